@@ -1,0 +1,37 @@
+"""Tatoeba English to French: 151,000 everyday sentences, many with several translations.
+
+    python -m transformer_jax.main --config=configs/tatoeba.py:FOLDER
+
+FOLDER holds tatoeba_en-fr/ with train, dev and test in .en and .fr, a sentence a line.
+"""
+
+from transformer_jax.config import Config
+
+
+def get_config(folder):
+    config = Config().to_config_dict()
+    data = f'{folder}/tatoeba_en-fr'
+
+    config.model.num_layers = 4
+    config.model.d_model = 256
+    config.model.d_ff = 512
+    config.model.num_heads = 4
+
+    config.data.corpus = 'files'
+    config.data.target_language = 'fr'
+    for split in ('train', 'dev', 'test'):
+        config.data[f'{split}_source'] = f'{data}/{split}.en'
+        config.data[f'{split}_target'] = f'{data}/{split}.fr'
+    config.data.vocab_size = 10_000
+    config.data.max_length = 100
+    # Most sentences are short: fewer shapes suffice.
+    config.data.num_buckets = 12
+    config.data.tokens_per_batch = 4096
+
+    config.optimizer.warmup_steps = 1500
+    config.optimizer.learning_rate_scale = 1.0  # peak 0.0016
+
+    config.train.steps = 20_000
+    config.train.eval_every = 1000
+    config.train.checkpoint_every = 250
+    return config

@@ -1,0 +1,306 @@
+"""Promise 4: beam search is right, by enumeration of all there is to find."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.decoding import beam_search, greedy_search, length_penalty
+
+# Dimension key: B sentences, K hypotheses, R = B·K rows, T length, V vocabulary.
+
+EOS = 1
+VOCAB = 5  # padding, the end, and three words
+LENGTH = 4
+LIMITS = np.array([4, 4, 3, 4, 2, 1])
+EVERYTHING = 40  # outputs of at most 4 tokens: 1 + 3 + 9 + 27
+
+
+@functools.cache
+def logits_table(seed):
+    """[B, T, histories, V]: every history of every sentence has its own next token."""
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=(len(LIMITS), LENGTH, VOCAB ** (LENGTH - 1), VOCAB)).astype('float32') * 2
+    )
+
+
+def make_cache(sentences, beam_size):
+    sentences = jnp.repeat(jnp.asarray(sentences), beam_size)
+    return {'sentence': sentences, 'history': jnp.zeros_like(sentences)}
+
+
+def step_with(table):
+    """A model whose cache is the history as a number in base V: wrong if rows are mixed up."""
+
+    def step(tokens, position, cache):
+        history = jnp.where(position == 0, 0, cache['history'] * VOCAB + tokens)
+        return table[cache['sentence'], position, history], {**cache, 'history': history}
+
+    return step
+
+
+@functools.partial(jax.jit, static_argnames=('beam_size', 'n_best'))
+def search(table, sentences, limits, alpha, *, beam_size, n_best=1):
+    return beam_search(
+        step_with(table),
+        make_cache(sentences, beam_size),
+        limits,
+        length=LENGTH,
+        beam_size=beam_size,
+        eos_id=EOS,
+        alpha=alpha,
+        n_best=n_best,
+    )
+
+
+@jax.jit
+def greedy(table, limits):
+    cache = make_cache(np.arange(len(LIMITS)), 1)
+    return greedy_search(step_with(table), cache, limits, length=LENGTH, eos_id=EOS)
+
+
+def search_all(seed, alpha, **options):
+    found = search(logits_table(seed), np.arange(len(LIMITS)), LIMITS, alpha, **options)
+    return jax.tree.map(np.asarray, found)
+
+
+def log_prob(table, sentence, output):
+    """Of an output with its end mark, by the chain rule."""
+    total, history = 0.0, 0
+    for position, token in enumerate(output):
+        logits = table[sentence, position, history].astype(float)
+        total += logits[token] - np.log(np.exp(logits).sum())
+        history = history * VOCAB + token
+    return total
+
+
+def enumerate_outputs(table, sentence, limit, alpha):
+    """All outputs as (score, tokens), the best first."""
+    outputs = [
+        (*words, EOS)
+        for length in range(limit)
+        for words in itertools.product([2, 3, 4], repeat=length)
+    ]
+    scored = [
+        (log_prob(table, sentence, output) / ((5 + len(output)) / 6) ** alpha, output)
+        for output in outputs
+    ]
+    return sorted(scored, reverse=True)
+
+
+def output_of(found, sentence, rank=0):
+    length = found.lengths[sentence, rank]
+    return tuple(found.tokens[sentence, rank, :length].tolist())
+
+
+def test_length_penalty_by_hand():
+    lengths = jnp.array([1, 7, 13])
+    # (5 + n) / 6 is 1, 2 and 3.
+    np.testing.assert_allclose(length_penalty(lengths, 0.0), [1.0, 1.0, 1.0])
+    np.testing.assert_allclose(length_penalty(lengths, 1.0), [1.0, 2.0, 3.0], rtol=1e-6)
+    np.testing.assert_allclose(length_penalty(lengths, 0.6), [1.0, 1.5157166, 1.9331820], rtol=1e-6)
+
+
+@pytest.mark.parametrize('alpha', [0.0, 0.6, 1.5])
+@pytest.mark.parametrize('seed', [0, 1, 2])
+def test_a_wide_beam_finds_everything_in_order(seed, alpha):
+    found = search_all(seed, alpha, beam_size=EVERYTHING, n_best=EVERYTHING)
+    for sentence, limit in enumerate(LIMITS):
+        expected = enumerate_outputs(logits_table(seed), sentence, limit, alpha)
+        n = len(expected)
+        assert n == {1: 1, 2: 4, 3: 13, 4: 40}[limit]
+        assert [output_of(found, sentence, rank) for rank in range(n)] == [o for _, o in expected]
+        np.testing.assert_allclose(
+            found.scores[sentence, :n], [score for score, _ in expected], rtol=1e-5
+        )
+        assert np.all(found.scores[sentence, n:] == -np.inf)
+
+
+@pytest.mark.parametrize('alpha', [0.0, 0.6, 1.5])
+@pytest.mark.parametrize('seed', range(6))
+def test_stopping_early_does_not_change_the_best(seed, alpha):
+    best = search_all(seed, alpha, beam_size=EVERYTHING, n_best=1)
+    for sentence, limit in enumerate(LIMITS):
+        score, output = enumerate_outputs(logits_table(seed), sentence, limit, alpha)[0]
+        assert output_of(best, sentence) == output
+        np.testing.assert_allclose(best.scores[sentence, 0], score, rtol=1e-5)
+    for n_best in (1, 2):
+        early = search_all(seed, alpha, beam_size=3, n_best=n_best)
+        late = search_all(seed, alpha, beam_size=3, n_best=3)
+        np.testing.assert_array_equal(early.tokens[:, :n_best], late.tokens[:, :n_best])
+        np.testing.assert_array_equal(early.scores[:, :n_best], late.scores[:, :n_best])
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_a_narrow_beam_tells_the_truth_about_what_it_finds(seed):
+    found = search_all(seed, 0.6, beam_size=3, n_best=3)
+    for sentence, limit in enumerate(LIMITS):
+        truth = {o: s for s, o in enumerate_outputs(logits_table(seed), sentence, limit, 0.6)}
+        n = min(3, len(truth))
+        outputs = [output_of(found, sentence, rank) for rank in range(n)]
+        assert len(set(outputs)) == n
+        np.testing.assert_allclose(
+            found.scores[sentence, :n], [truth[output] for output in outputs], rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            found.log_probs[sentence, :n],
+            [log_prob(logits_table(seed), sentence, output) for output in outputs],
+            rtol=1e-5,
+        )
+        assert np.all(np.diff(found.scores[sentence, :n]) <= 0)
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_a_beam_of_one_is_greedy_search(seed):
+    beam = search_all(seed, 0.6, beam_size=1)
+    single = jax.tree.map(np.asarray, greedy(logits_table(seed), LIMITS))
+    np.testing.assert_array_equal(beam.tokens, single.tokens)
+    np.testing.assert_array_equal(beam.lengths, single.lengths)
+    np.testing.assert_allclose(beam.log_probs, single.log_probs, rtol=1e-6)
+    for sentence in range(len(LIMITS)):
+        tokens, history = output_of(single, sentence), 0
+        for position, token in enumerate(tokens[:-1]):  # the last may be forced
+            assert token == 1 + logits_table(seed)[sentence, position, history, 1:].argmax()
+            history = history * VOCAB + token
+
+
+def stationary(rows):
+    """A model without memory: the probabilities [T, V] at each position, the same for all."""
+    logits_TV = jnp.log(jnp.array(rows))
+
+    def step(tokens, position, cache):
+        logits_V = logits_TV[jnp.minimum(position, len(rows) - 1)]
+        return jnp.broadcast_to(logits_V, (tokens.shape[0], logits_V.shape[0])), cache
+
+    return step
+
+
+def test_by_hand_a_beam_of_two_finds_what_greedy_search_misses():
+    # After 2 everything is unsure, after 3 the end is certain:
+    # greedy takes 2 (0.5) and ends with 0.5·0.4 = 0.20; the beam also keeps 3 (0.4): 0.4·0.9.
+    first = jnp.array([0.0, 0.1, 0.5, 0.4])
+    after = jnp.array([[0.0] * 4, [0.0] * 4, [0.0, 0.4, 0.3, 0.3], [0.0, 0.9, 0.05, 0.05]])
+
+    def step(tokens, position, cache):
+        return jnp.log(jnp.where(position == 0, first[None], after[tokens])), cache
+
+    options = {'length': 2, 'eos_id': EOS}
+    limits = jnp.array([2])
+    single = greedy_search(step, None, limits, **options)
+    assert single.tokens.tolist() == [[[2, 1]]]
+    found = beam_search(step, None, limits, beam_size=2, n_best=2, alpha=0.0, **options)
+    assert found.tokens.tolist() == [[[3, 1], [2, 1]]]
+    np.testing.assert_allclose(np.exp(found.scores), [[0.36, 0.20]], rtol=1e-5)
+
+
+def test_by_hand_a_finished_hypothesis_keeps_its_place():
+    # The end takes one of two places with 0.2. Then 2 2 (0.35) and 2 3 (0.28) are both likelier,
+    # but only one place is left for them.
+    step = stationary([[0.0, 0.2, 0.7, 0.1], [0.0, 0.1, 0.5, 0.4]])
+    found = beam_search(
+        step, None, jnp.array([3]), length=3, beam_size=2, eos_id=EOS, alpha=0.0, n_best=2
+    )
+    assert found.tokens.tolist() == [[[1, 0, 0], [2, 2, 1]]]
+    assert found.lengths.tolist() == [[1, 3]]
+    np.testing.assert_allclose(np.exp(found.scores), [[0.2, 0.7 * 0.5 * 0.1]], rtol=1e-5)
+
+
+def test_by_hand_search_goes_on_for_what_the_penalty_will_lift_in_the_end():
+    # The end at once has log 0.7 = -0.357. The other way has log 0.3 = -1.204, and for 18 steps
+    # nothing to show for it, until with 19 tokens it is divided by 24 / 6: -0.301.
+    step = stationary([[0.0, 0.7, 0.3], *[[0.0, 0.0, 1.0]] * 17, [0.0, 1.0, 0.0]])
+    found = beam_search(step, None, jnp.array([19]), length=20, beam_size=2, eos_id=EOS, alpha=1.0)
+    assert found.tokens[0, 0].tolist() == [2] * 18 + [1, 0]
+    np.testing.assert_allclose(found.scores[0], np.log([0.3, 0.7]) / [4.0, 1.0], rtol=1e-5)
+
+
+def test_the_limit_takes_the_end_mark_with_its_own_probability():
+    step = stationary([[0.1, 0.2, 0.7]])
+    found = beam_search(
+        step, None, jnp.array([3, 1]), length=5, beam_size=2, eos_id=EOS, alpha=0.0, n_best=2
+    )
+    assert found.tokens[0].tolist() == [[1, 0, 0, 0, 0], [2, 2, 1, 0, 0]]
+    np.testing.assert_allclose(np.exp(found.log_probs[0]), [0.2, 0.7 * 0.7 * 0.2], rtol=1e-5)
+    # One token leaves room for nothing but the end, so there is no second output.
+    assert found.tokens[1, 0].tolist() == [1, 0, 0, 0, 0]
+    np.testing.assert_allclose(np.exp(found.log_probs[1]), [0.2, 0.0], rtol=1e-5)
+    assert found.scores[1, 1] == -np.inf
+    single = greedy_search(step, None, jnp.array([3, 1]), length=5, eos_id=EOS)
+    assert single.tokens.tolist() == [[[2, 2, 1, 0, 0]], [[1, 0, 0, 0, 0]]]
+    assert single.lengths.tolist() == [[3], [1]]
+    np.testing.assert_allclose(np.exp(single.log_probs), [[0.7 * 0.7 * 0.2], [0.2]], rtol=1e-5)
+
+
+def test_padding_is_never_emitted_however_likely():
+    step = stationary([[0.8, 0.05, 0.1, 0.05]])
+    limits = jnp.array([3])
+    found = beam_search(step, None, limits, length=4, beam_size=7, eos_id=EOS, alpha=0.0, n_best=7)
+    single = greedy_search(step, None, limits, length=4, eos_id=EOS)
+    assert single.tokens.tolist() == [[[2, 2, 1, 0]]]
+    for tokens, length in zip(found.tokens[0].tolist(), found.lengths[0].tolist(), strict=True):
+        assert 0 not in tokens[:length]
+        assert tokens[length - 1] == EOS
+        assert tokens[length:] == [0] * (4 - length)
+    # Nor are the others made likelier for it: the mass of padding is lost.
+    np.testing.assert_allclose(np.exp(found.log_probs[0, 0]), 0.05, rtol=1e-5)
+
+
+@pytest.mark.parametrize('beam_size, n_best', [(3, 1), (3, 3)])
+def test_companions_do_not_change_a_sentences_outputs(beam_size, n_best):
+    together = search_all(3, 0.6, beam_size=beam_size, n_best=n_best)
+    for sentence in range(len(LIMITS)):
+        alone = search(
+            logits_table(3),
+            np.array([sentence]),
+            LIMITS[[sentence]],
+            0.6,
+            beam_size=beam_size,
+            n_best=n_best,
+        )
+        np.testing.assert_allclose(alone.scores[0], together.scores[sentence], rtol=1e-6)
+        held = np.isfinite(together.scores[sentence])
+        np.testing.assert_array_equal(
+            np.asarray(alone.tokens[0])[held], together.tokens[sentence][held]
+        )
+
+
+@pytest.mark.parametrize(
+    'alpha, n_best, steps',
+    [
+        (0.0, 1, 1),  # the end has 0.6, and nothing that goes on can have more
+        (0.0, 2, 2),  # the second best, 2 and the end, has 0.3·0.6, and what goes on 0.3·0.3
+        (20.0, 1, 3),  # but with a penalty so large the longest output wins
+    ],
+)
+def test_search_stops_as_soon_as_nothing_better_can_come(alpha, n_best, steps):
+    taken = []
+    model = stationary([[0.0, 0.6, 0.3, 0.1]])
+
+    def step(tokens, position, cache):
+        jax.debug.callback(lambda position: taken.append(int(position)), position)
+        return model(tokens, position, cache)
+
+    found = beam_search(
+        step, None, jnp.array([3]), length=8, beam_size=3, eos_id=EOS, alpha=alpha, n_best=n_best
+    )
+    jax.block_until_ready(found)
+    jax.effects_barrier()
+    assert len(taken) == steps
+
+
+@pytest.mark.parametrize('n_best', [0, 3])
+def test_n_best_out_of_range_is_an_error(n_best):
+    with pytest.raises(ValueError, match=f'n_best={n_best} must be from 1 to beam_size=2'):
+        beam_search(
+            stationary([[0.0, 1.0]]),
+            None,
+            jnp.array([1]),
+            length=1,
+            beam_size=2,
+            eos_id=EOS,
+            n_best=n_best,
+        )

@@ -1,0 +1,237 @@
+"""Attention against equation 1 worked out by hand, and the promises of its masks and its cache."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.model import (
+    KVCache,
+    MultiHeadAttention,
+    causal_mask,
+    dot_product_attention,
+    padding_mask,
+)
+
+# Dimension key: B batch, T queries, S keys, N heads, H head size, D model.
+
+
+def one_head(rows):
+    """[T, H] numbers as [1, T, 1, H]."""
+    return jnp.asarray(rows, jnp.float32)[None, :, None, :]
+
+
+def normal(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def parameters(module, *inputs):
+    """Arbitrary ones, of the shapes that the module makes."""
+    shapes = jax.eval_shape(module.init, jax.random.key(0), *inputs)
+    rng = np.random.default_rng(9)
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), shapes)
+
+
+def numpy_attention(params, x, memory, mask):
+    """Section 3.2.2 as a loop over heads: head_n = Attention(x W_n^Q, m W_n^K, m W_n^V)."""
+    x, memory, params = jax.tree.map(np.asarray, (x, memory, params))
+    out = np.zeros(x.shape)
+    for batch in range(x.shape[0]):
+        for head in range(params['query'].shape[1]):
+            query = x[batch] @ params['query'][:, head]
+            key = memory[batch] @ params['key'][:, head]
+            value = memory[batch] @ params['value'][:, head]
+            scores = np.where(mask[batch], query @ key.T / np.sqrt(key.shape[-1]), -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            weights /= weights.sum(-1, keepdims=True)
+            out[batch] += weights @ value @ params['output'][head]
+    return out
+
+
+def test_equation_1_by_hand():
+    # Scores Q K^T / sqrt(4): [2·ln 3 / 2, 0] = [ln 3, 0], so the weights are 3/4 and 1/4.
+    query = one_head([[2 * np.log(3.0), 0, 0, 0]])
+    key = one_head([[1, 0, 0, 0], [0, 1, 0, 0]])
+    value = one_head([[8, 0], [0, 4]])
+    output, weights = dot_product_attention(query, key, value)
+    np.testing.assert_allclose(weights[0, 0], [[0.75, 0.25]], atol=1e-6)
+    np.testing.assert_allclose(output[0, :, 0], [[6.0, 1.0]], atol=1e-5)
+
+
+@pytest.mark.parametrize('d_k, odds', [(1, 16.0), (4, 4.0), (16, 2.0)])
+def test_scores_are_divided_by_the_square_root_of_d_k(d_k, odds):
+    # Of the raw scores ln 16 and 0, division by 1, 2 and 4 leaves odds of 16, 4 and 2 to one.
+    query = one_head([[np.log(16.0)] + [0.0] * (d_k - 1)])
+    key = one_head([[1.0] + [0.0] * (d_k - 1), [0.0] * d_k])
+    _, weights = dot_product_attention(query, key, one_head([[0.0], [0.0]]))
+    np.testing.assert_allclose(weights[0, 0, 0, 0] / weights[0, 0, 0, 1], odds, rtol=1e-5)
+
+
+def test_what_is_masked_has_no_weight_and_no_influence():
+    query, mask = one_head([[1.0, 2.0]]), jnp.array([True, False, True])[None, None, None]
+    key = one_head([[1.0, 0.0], [9.0, 9.0], [1.0, 0.0]])
+    value = one_head([[2.0], [1000.0], [4.0]])
+    output, weights = dot_product_attention(query, key, value, mask)
+    np.testing.assert_allclose(weights[0, 0], [[0.5, 0.0, 0.5]], atol=1e-6)
+    np.testing.assert_allclose(output[0, 0, 0], [3.0], atol=1e-6)
+
+
+def test_a_query_that_may_look_nowhere_gets_zeros():
+    query, key, value = normal(0, 1, 2, 1, 4), normal(1, 1, 3, 1, 4), normal(2, 1, 3, 1, 5)
+    mask = jnp.array([[True, True, False], [False, False, False]])[None, None]
+    output, weights = dot_product_attention(query, key, value, mask)
+    np.testing.assert_array_equal(output[0, 1], np.zeros((1, 5)))
+    np.testing.assert_array_equal(weights[0, 0, 1], np.zeros(3))
+    assert np.all(np.asarray(output[0, 0]) != 0)
+
+
+def test_a_query_that_may_look_nowhere_has_zero_gradients():
+    arrays = normal(0, 1, 2, 1, 4), normal(1, 1, 3, 1, 4), normal(2, 1, 3, 1, 5)
+    mask = jnp.zeros((1, 1, 2, 3), bool)
+
+    def loss(query, key, value):
+        return jnp.sum(jnp.sin(dot_product_attention(query, key, value, mask)[0] + 1.0))
+
+    for gradient in jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(*arrays):
+        np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
+
+
+def test_causal_mask():
+    assert causal_mask(3).dtype == bool
+    np.testing.assert_array_equal(
+        causal_mask(3), [[[[True, False, False], [True, True, False], [True, True, True]]]]
+    )
+
+
+def test_padding_mask():
+    mask = padding_mask(jnp.array([[5, 7, 0], [4, 0, 0]]))
+    assert mask.dtype == bool
+    np.testing.assert_array_equal(mask, [[[[True, True, False]]], [[[True, False, False]]]])
+    np.testing.assert_array_equal(
+        padding_mask(jnp.array([[5, 7, 0]]), pad_id=7), [[[[True, False, True]]]]
+    )
+
+
+def test_heads_are_what_a_loop_over_heads_gives():
+    x, memory = normal(0, 2, 3, 12), normal(1, 2, 5, 12)
+    mask = jnp.array([[True] * 5, [True] * 2 + [False] * 3])[:, None, None]
+    module = MultiHeadAttention(num_heads=3)
+    variables = parameters(module, x, memory)
+    output, seen = jax.jit(module.apply)(variables, x, memory, mask)
+    expected = numpy_attention(variables['params'], x, memory, np.asarray(mask[:, 0]))
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    assert seen.key.shape == seen.value.shape == (2, 5, 3, 4)
+
+
+def test_heads_do_not_mix_before_the_output_projection():
+    # Identity projections: head 0 carries columns 0-1, head 1 columns 2-3, and each averages.
+    heads = jnp.eye(4).reshape(4, 2, 2)
+    params = {
+        'query': jnp.zeros((4, 2, 2)),
+        'key': heads,
+        'value': heads.at[:, 1].multiply(10.0),
+        'output': jnp.eye(4).reshape(2, 2, 4),
+    }
+    x = jnp.array([[[1.0, 2.0, 3.0, 4.0], [3.0, 6.0, 5.0, 8.0]]])
+    output, _ = MultiHeadAttention(num_heads=2).apply({'params': params}, x)
+    np.testing.assert_allclose(output, [[[2.0, 4.0, 40.0, 60.0]] * 2], atol=1e-5)
+
+
+def test_d_k_and_d_v_of_their_own():
+    x = normal(0, 2, 3, 10)
+    module = MultiHeadAttention(num_heads=4, key_size=3, value_size=7)
+    variables = parameters(module, x)
+    output, seen = jax.jit(module.apply)(variables, x)
+    assert jax.tree.map(jnp.shape, variables['params']) == {
+        'query': (10, 4, 3),
+        'key': (10, 4, 3),
+        'value': (10, 4, 7),
+        'output': (4, 7, 10),
+    }
+    assert (seen.key.shape, seen.value.shape) == ((2, 3, 4, 3), (2, 3, 4, 7))
+    mask = np.ones((2, 3, 3), bool)
+    np.testing.assert_allclose(output, numpy_attention(variables['params'], x, x, mask), atol=1e-5)
+
+
+@pytest.mark.parametrize('sizes', [{}, {'key_size': 4}, {'value_size': 4}])
+def test_a_width_that_heads_do_not_divide_is_an_error(sizes):
+    module = MultiHeadAttention(num_heads=3, **sizes)
+    with pytest.raises(ValueError, match='10 is not divisible by num_heads=3'):
+        module.init(jax.random.key(0), jnp.zeros((1, 2, 10)))
+
+
+def test_initial_matrices_have_the_fan_of_the_whole_model_not_of_a_head():
+    # Xavier on [D, N·H] with D = N·H = 64: uniform up to sqrt(6 / 128) = 0.2165.
+    variables = MultiHeadAttention(num_heads=8).init(jax.random.key(0), jnp.zeros((1, 1, 64)))
+    for kernel in variables['params'].values():
+        assert 0.21 < float(jnp.abs(kernel).max()) <= 0.2166
+
+
+def test_steps_with_a_cache_are_the_full_causal_pass():
+    x = normal(0, 2, 4, 6)
+    module = MultiHeadAttention(num_heads=2, key_size=5, value_size=3)
+    variables = parameters(module, x)
+    apply = jax.jit(module.apply)
+    expected, _ = apply(variables, x, mask=causal_mask(4))
+    # Room for more than is used, filled with what must never be looked at.
+    cache = KVCache(jnp.full((2, 7, 2, 5), 50.0), jnp.full((2, 7, 2, 3), 1e6))
+    for position in range(4):
+        step, cache = apply(
+            variables, x[:, position, None], cache=cache, position=jnp.int32(position)
+        )
+        np.testing.assert_allclose(step[:, 0], expected[:, position], atol=1e-5)
+
+
+def test_memory_may_be_given_as_the_keys_and_values_made_of_it():
+    x, memory = normal(0, 2, 3, 6), normal(1, 2, 5, 6)
+    mask = padding_mask(jnp.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]))
+    module = MultiHeadAttention(num_heads=2)
+    variables = parameters(module, x, memory)
+    expected, seen = jax.jit(module.apply)(variables, x, memory, mask)
+    again, _ = jax.jit(module.apply)(variables, x, seen, mask)
+    np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize('given', ['cache', 'position'])
+def test_cache_and_position_belong_together(given):
+    cache = KVCache(jnp.zeros((1, 2, 1, 4)), jnp.zeros((1, 2, 1, 4)))
+    arguments = {'cache': cache, 'position': jnp.int32(0)}
+    with pytest.raises(ValueError, match='cache and position belong together'):
+        MultiHeadAttention(1).init(
+            jax.random.key(0), jnp.zeros((1, 1, 4)), **{given: arguments[given]}
+        )
+
+
+def test_weights_are_kept_only_for_those_who_ask():
+    x = normal(0, 2, 3, 8)
+    module = MultiHeadAttention(num_heads=4)
+    variables = parameters(module, x)
+    assert set(variables) == {'params'}
+    _, nothing = module.apply(variables, x, mutable=['other'])
+    assert not nothing
+    _, kept = module.apply(variables, x, mask=causal_mask(3), mutable=['intermediates'])
+    (weights,) = kept['intermediates']['attention_weights']
+    assert weights.shape == (2, 4, 3, 3)
+    np.testing.assert_allclose(weights.sum(-1), np.ones((2, 4, 3)), atol=1e-6)
+    np.testing.assert_array_equal(weights[:, :, 0, 1:], np.zeros((2, 4, 2)))
+
+
+def test_bfloat16_is_for_the_products_only():
+    x = normal(0, 2, 9, 8)
+    module = MultiHeadAttention(num_heads=2, dtype=jnp.bfloat16)
+    variables = parameters(module, x)
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(variables)} == {'float32'}
+    (output, seen), kept = module.apply(variables, x, mutable=['intermediates'])
+    assert output.dtype == seen.key.dtype == seen.value.dtype == jnp.bfloat16
+    (weights,) = kept['intermediates']['attention_weights']
+    assert weights.dtype == jnp.float32
+    # Weights rounded to bfloat16 would add up to 1 only to about 3 digits.
+    np.testing.assert_allclose(weights.sum(-1), np.ones((2, 2, 9)), atol=1e-6)
+
+
+def test_bfloat16_scores_reach_the_softmax_unrounded():
+    # Scores 512 and 514, divided by sqrt(4); bfloat16 knows no number between 512 and 516.
+    query = one_head([[2.0, 2.0, 0.0, 0.0]]).astype(jnp.bfloat16)
+    key = one_head([[256.0, 0.0, 0.0, 0.0], [256.0, 1.0, 0.0, 0.0]]).astype(jnp.bfloat16)
+    _, weights = dot_product_attention(query, key, key)
+    np.testing.assert_allclose(weights[0, 0, 0, 1] / weights[0, 0, 0, 0], np.e, rtol=1e-3)

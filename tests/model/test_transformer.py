@@ -1,0 +1,366 @@
+"""The whole model: what the paper says it computes, and the promises that hold for it."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.model import Decoder, Encoder, ModelConfig, Transformer, padding_mask
+
+# Dimension key: B batch, T target length, S source length, K hypotheses, N heads, D model,
+# V vocabulary.
+
+VOCAB = 11
+SOURCE = jnp.array([[3, 5, 7, 9, 1, 0], [4, 8, 1, 0, 0, 0]])
+TARGET = jnp.array([[0, 6, 2, 9, 4], [0, 3, 3, 7, 5]])
+
+VARIANTS = [
+    pytest.param({}, id='paper'),
+    pytest.param({'norm': 'pre', 'positions': 'learned', 'd_k': 3, 'd_v': 5}, id='variant'),
+]
+
+
+def tiny(**changes):
+    sizes = {'num_layers': 2, 'd_model': 8, 'd_ff': 12, 'num_heads': 2, 'max_positions': 16}
+    return ModelConfig(**sizes | changes)
+
+
+def shapes_of(module, *inputs):
+    return jax.eval_shape(module.init, jax.random.key(0), *inputs)
+
+
+def parameters(module, *inputs):
+    """Arbitrary ones; no bias is 0 and no norm's scale is 1, as they would be initially."""
+    rng = np.random.default_rng(0)
+
+    def draw(path, leaf):
+        centre, spread = (1.0, 0.2) if path[-1].key == 'scale' else (0.0, 0.5)
+        return jnp.asarray(rng.normal(centre, spread, leaf.shape), leaf.dtype)
+
+    return jax.tree.map_with_path(draw, shapes_of(module, *inputs))
+
+
+@functools.cache
+def model(**changes):
+    """A tiny Transformer, its parameters, and its compiled logits(source, target_inputs)."""
+    module = Transformer(tiny(**changes), VOCAB)
+    variables = parameters(module, SOURCE, TARGET)
+    return module, variables, functools.partial(jax.jit(module.apply), variables)
+
+
+def numpy_transformer(params, source, target):
+    """Figure 1 for one sentence without padding, two heads, post-norm, sinusoidal positions."""
+    params = jax.tree.map(np.asarray, params)
+
+    def norm(x, p):
+        centred = x - x.mean(-1, keepdims=True)
+        return (
+            centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6) * p['scale'] + p['bias']
+        )
+
+    def attend(x, memory, p, mask):
+        heads = []
+        for n in range(2):
+            query, key, value = (
+                x @ p['query'][:, n],
+                memory @ p['key'][:, n],
+                memory @ p['value'][:, n],
+            )
+            scores = np.where(mask, np.exp(query @ key.T / np.sqrt(query.shape[-1])), 0.0)
+            heads.append(scores / scores.sum(-1, keepdims=True) @ value)
+        return np.concatenate(heads, -1) @ p['output'].reshape(-1, x.shape[-1])
+
+    def feed_forward(x, p):
+        hidden = np.maximum(x @ p['inner']['kernel'] + p['inner']['bias'], 0.0)
+        return hidden @ p['outer']['kernel'] + p['outer']['bias']
+
+    def embed(tokens):
+        d = params['embedding'].shape[-1]
+        x = params['embedding'][tokens] * np.sqrt(d)
+        for pos in range(len(tokens)):
+            for i in range(d // 2):
+                x[pos, 2 * i] += np.sin(pos / 10000 ** (2 * i / d))
+                x[pos, 2 * i + 1] += np.cos(pos / 10000 ** (2 * i / d))
+        return x
+
+    def sublayer(p, name, x, *inputs):
+        function = feed_forward if name == 'feed_forward' else attend
+        return norm(
+            x + function(x, *inputs[:1], p[name], *inputs[1:]), p[f'{name}_residual']['norm']
+        )
+
+    memory = embed(source)
+    everything = np.ones((1, len(source)), bool)
+    for layer in range(2):
+        p = params['encoder'][f'layer_{layer}']
+        memory = sublayer(p, 'self_attention', memory, memory, everything)
+        memory = sublayer(p, 'feed_forward', memory)
+    x, past = embed(target), np.tri(len(target), dtype=bool)
+    for layer in range(2):
+        p = params['decoder'][f'layer_{layer}']
+        x = sublayer(p, 'self_attention', x, x, past)
+        x = sublayer(p, 'cross_attention', x, memory, everything)
+        x = sublayer(p, 'feed_forward', x)
+    return x @ params['embedding'].T
+
+
+def test_the_default_is_what_a_plain_reading_of_figure_1_computes():
+    _, variables, logits = model()
+    source, target = [3, 5, 7, 9, 1, 2], [0, 6, 2, 9, 4]
+    np.testing.assert_allclose(
+        logits(jnp.array([source]), jnp.array([target]))[0],
+        numpy_transformer(variables['params'], source, target),
+        atol=2e-4,
+    )
+
+
+# Promise 1: causal.
+
+
+@pytest.mark.parametrize('changes', VARIANTS)
+def test_logits_do_not_change_with_later_tokens(changes):
+    _, _, logits = model(**changes)
+    before = logits(SOURCE, TARGET)
+    for i in range(TARGET.shape[1] - 1):
+        after = logits(SOURCE, TARGET.at[:, i + 1 :].set(10))
+        np.testing.assert_allclose(after[:, : i + 1], before[:, : i + 1], atol=1e-6)
+        assert np.all(np.abs(after[:, i + 1] - before[:, i + 1]).max(axis=-1) > 1e-2)
+
+
+@pytest.mark.parametrize('norm', ['post', 'pre'])
+def test_no_gradient_flows_from_a_position_to_a_later_one(norm):
+    decoder = Decoder(tiny(norm=norm))
+    rng = np.random.default_rng(1)
+    x_BTD = jnp.asarray(rng.normal(size=(1, 5, 8)), jnp.float32)
+    memory_BSD = jnp.asarray(rng.normal(size=(1, 6, 8)), jnp.float32)
+    weights_D = jnp.asarray(rng.normal(size=8), jnp.float32)
+    variables = parameters(decoder, x_BTD, memory_BSD)
+
+    def outputs(x_BTD):
+        return decoder.apply(variables, x_BTD, memory_BSD)[0][0] @ weights_D
+
+    # [outputs, inputs]: how much each output asks of each input.
+    pull = np.abs(jax.jit(jax.jacrev(outputs))(x_BTD)[:, 0]).sum(-1)
+    np.testing.assert_array_equal(pull[np.triu_indices(5, 1)], np.zeros(10))
+    assert np.all(pull[np.tril_indices(5)] > 1e-4)
+
+
+# Promise 2: padding-blind.
+
+
+@pytest.mark.parametrize('changes', VARIANTS)
+def test_padding_of_either_side_does_not_change_logits(changes):
+    _, _, logits = model(**changes)
+    before = logits(SOURCE, TARGET)
+    wider = logits(
+        jnp.pad(SOURCE, ((0, 0), (0, 7))),
+        jnp.pad(TARGET, ((0, 0), (0, 4))),
+    )
+    np.testing.assert_allclose(wider[:, : TARGET.shape[1]], before, atol=1e-5)
+
+
+@pytest.mark.parametrize('changes', VARIANTS)
+def test_companions_and_order_do_not_change_logits(changes):
+    _, _, logits = model(**changes)
+    before = logits(SOURCE, TARGET)
+    # The second sentence alone, without its padding; then in another place among others, one of
+    # which is nothing but padding.
+    np.testing.assert_allclose(logits(SOURCE[1:, :3], TARGET[1:])[0], before[1], atol=1e-5)
+    sources = jnp.stack([SOURCE[1], jnp.zeros(6, int), jnp.full(6, 2), SOURCE[0]])
+    targets = jnp.stack([TARGET[1], jnp.zeros(5, int), jnp.full(5, 8), TARGET[0]])
+    after = logits(sources, targets)
+    np.testing.assert_allclose(after[0], before[1], atol=1e-5)
+    np.testing.assert_allclose(after[3], before[0], atol=1e-5)
+
+
+def test_no_gradient_flows_from_a_sentence_to_its_padding():
+    encoder = Encoder(tiny())
+    rng = np.random.default_rng(1)
+    x_BSD = jnp.asarray(rng.normal(size=(2, 6, 8)), jnp.float32)
+    variables, real = parameters(encoder, x_BSD), SOURCE != 0
+
+    def loss(x_BSD):
+        output_BSD = encoder.apply(variables, x_BSD, padding_mask(SOURCE))
+        return jnp.sum(jnp.sin(output_BSD) * real[..., None])
+
+    pull_BS = np.abs(jax.jit(jax.grad(loss))(x_BSD)).sum(-1)
+    np.testing.assert_array_equal(pull_BS[~np.asarray(real)], np.zeros(4))
+    assert np.all(pull_BS[np.asarray(real)] > 1e-4)
+
+
+@pytest.mark.parametrize('norm', ['post', 'pre'])
+def test_a_row_of_nothing_but_padding_is_finite_with_finite_gradients(norm):
+    module, variables, _ = model(norm=norm)
+    nothing = jnp.zeros((1, 4), jnp.int32)
+
+    def loss(variables):
+        return jnp.sum(jax.nn.log_softmax(module.apply(variables, nothing, nothing))[..., 1])
+
+    value, gradients = jax.jit(jax.value_and_grad(loss))(variables)
+    assert np.isfinite(value)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))
+
+
+# Promise 3: cached = uncached.
+
+
+@pytest.mark.parametrize('hypotheses', [1, 3])
+@pytest.mark.parametrize('changes', VARIANTS)
+def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypotheses):
+    module, variables, logits = model(**changes)
+    config = module.config
+    rng = np.random.default_rng(2)
+    inputs_RT = jnp.asarray(rng.integers(1, VOCAB, (2 * hypotheses, 5))).at[:, 0].set(0)
+    expected_RTV = logits(jnp.repeat(SOURCE, hypotheses, axis=0), inputs_RT)
+    start = jax.jit(functools.partial(module.apply, method='start_decoding'), static_argnums=(2, 3))
+    step = jax.jit(functools.partial(module.apply, method='decode_step'))
+    cache, memory = start(variables, SOURCE, hypotheses, 7)
+    assert cache[0].value.shape == (2 * hypotheses, 7, 2, config.value_size)
+    # The source is not copied for each hypothesis.
+    assert memory[0].value.shape == (2, 6, 2, config.value_size)
+    for position in range(5):
+        logits_RV, cache = step(
+            variables, inputs_RT[:, position], jnp.int32(position), cache, memory, SOURCE
+        )
+        np.testing.assert_allclose(logits_RV, expected_RTV[:, position], atol=1e-5)
+
+
+# Embeddings and sizes.
+
+
+def test_one_matrix_embeds_both_languages_and_scores_the_output():
+    module, variables, _ = model()
+    shapes = [leaf.shape for leaf in jax.tree.leaves(variables) if VOCAB in leaf.shape]
+    assert shapes == [(VOCAB, 8)]
+
+    def logit_of_10(variables):
+        return module.apply(variables, jnp.array([[3, 5]]), jnp.array([[0, 7]]))[0, -1, 10]
+
+    gradient = jax.jit(jax.grad(logit_of_10))(variables)['params']['embedding']
+    # 3 and 5 as the source, 0 and 7 as the target, 10 as the output, and nothing else.
+    assert np.flatnonzero(np.abs(gradient).sum(-1) > 1e-4).tolist() == [0, 3, 5, 7, 10]
+
+
+def test_embeddings_are_scaled_by_the_square_root_of_d_model():
+    # Without layers that say anything, a pre-norm encoder is LayerNorm(sqrt(4)·E + PE).
+    config = ModelConfig(num_layers=1, d_model=4, d_ff=4, num_heads=1, norm='pre')
+    module = Transformer(config, 3)
+    variables = jax.tree.map(jnp.zeros_like, parameters(module, SOURCE, TARGET))
+    variables['params']['embedding'] = jnp.array([[0.0] * 4, [0.0] * 4, [1.0, 0.5, -2.0, 3.0]])
+    variables['params']['encoder']['norm']['scale'] = jnp.ones(4)
+    output = module.apply(variables, jnp.array([[2]]), method='encode')[0, 0]
+    # 2·E + PE = [2, 2, -4, 7], whose mean is 1.75 and whose variance is 15.1875.
+    np.testing.assert_allclose(
+        output, np.array([0.25, 0.25, -5.75, 5.25]) / 15.1875**0.5, atol=1e-5
+    )
+
+
+def count(config, vocab_size):
+    shapes = shapes_of(Transformer(config, vocab_size), SOURCE, TARGET)
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def test_the_base_model_has_the_papers_parameters():
+    # Table 3 says 65 million for base: 37000·512 of embedding, and per encoder layer
+    # 4·512² + 2·512·2048 + 2048 + 512 + 4·512, per decoder layer 4·512² + 2·512 more.
+    assert count(ModelConfig(), 37_000) == 63_045_632
+
+
+def test_the_big_model_has_the_papers_parameters():
+    # Table 3 says 213 million.
+    assert count(ModelConfig(d_model=1024, d_ff=4096, num_heads=16), 37_000) == 214_171_648
+
+
+def test_variants_have_the_parameters_they_say():
+    paper = count(tiny(), VOCAB)
+    assert count(tiny(positions='learned'), VOCAB) - paper == 2 * 16 * 8  # two tables
+    assert count(tiny(norm='pre'), VOCAB) - paper == 2 * 2 * 8  # a norm at the end of each stack
+    # Six attentions, with queries and keys, or values and output, narrower by one in two heads.
+    assert paper - count(tiny(d_k=3), VOCAB) == 6 * 2 * 8 * 2
+    assert paper - count(tiny(d_v=3), VOCAB) == 6 * 2 * 8 * 2
+
+
+def test_parameters_are_float32_in_plain_dicts_whatever_the_compute_dtype():
+    for dtype in ('float32', 'bfloat16'):
+        shapes = shapes_of(Transformer(tiny(dtype=dtype), VOCAB), SOURCE, TARGET)
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(shapes)} == {'float32'}
+        assert set(shapes) == {'params'}
+        assert type(shapes['params']['encoder']['layer_0']) is dict
+
+
+def test_bfloat16_gives_float32_logits_near_those_of_float32():
+    _, variables, logits = model()
+    exact = logits(SOURCE, TARGET)
+    rounded = jax.jit(Transformer(tiny(dtype='bfloat16'), VOCAB).apply)(variables, SOURCE, TARGET)
+    assert rounded.dtype == exact.dtype == jnp.float32
+    assert 0 < float(jnp.abs(rounded - exact).max()) < 0.05 * float(jnp.abs(exact).max())
+
+
+def test_initial_logits_are_sane():
+    # Rows of variance 1/D against an output of variance 1: logits of variance about 1.
+    module = Transformer(tiny(d_model=64), 500)
+    # Keys of 'rbg' compile faster than the default ones.
+    key = jax.random.key(0, impl='rbg')
+    logits, _ = jax.jit(module.init_with_output)(key, SOURCE, TARGET)
+    assert 0.5 < float(logits[:, 1:].std()) < 2.0
+
+
+# Length.
+
+
+def test_sinusoidal_positions_have_no_longest_sentence():
+    module, variables, _ = model()
+    source = jnp.full((1, 300), 3)
+    output = jax.jit(functools.partial(module.apply, method='encode'))(variables, source)
+    # One token over and over: only its place can tell the positions apart.
+    assert np.all(np.isfinite(output))
+    assert len(np.unique(np.asarray(output[0]).round(5), axis=0)) == 300
+
+
+@pytest.mark.parametrize('source_length, target_length', [(17, 5), (6, 17)])
+def test_more_positions_than_learned_is_an_error(source_length, target_length):
+    module = Transformer(tiny(positions='learned'), VOCAB)
+    with pytest.raises(ValueError, match=r'17 positions are more than the 16 .*max_positions'):
+        shapes_of(module, jnp.ones((1, source_length), int), jnp.ones((1, target_length), int))
+
+
+def test_decoding_beyond_the_learned_positions_is_an_error():
+    # A step knows its position only when it runs, so the room asked for is what can be refused.
+    module = Transformer(tiny(positions='learned'), VOCAB)
+    with pytest.raises(ValueError, match=r'17 positions are more than the 16 .*max_positions'):
+        jax.eval_shape(
+            lambda: module.init(jax.random.key(0), SOURCE, 1, 17, method='start_decoding')
+        )
+
+
+def test_attention_maps_of_every_layer_on_request():
+    module, variables, _ = model()
+    _, kept = jax.jit(functools.partial(module.apply, mutable=['intermediates']))(
+        variables, SOURCE, TARGET
+    )
+    maps = {
+        f'{stack}/{layer}/{name}': weights['attention_weights'][0].shape
+        for stack, layers in kept['intermediates'].items()
+        for layer, attentions in layers.items()
+        for name, weights in attentions.items()
+    }
+    assert maps == {
+        'encoder/layer_0/self_attention': (2, 2, 6, 6),
+        'encoder/layer_1/self_attention': (2, 2, 6, 6),
+        'decoder/layer_0/self_attention': (2, 2, 5, 5),
+        'decoder/layer_1/self_attention': (2, 2, 5, 5),
+        'decoder/layer_0/cross_attention': (2, 2, 5, 6),
+        'decoder/layer_1/cross_attention': (2, 2, 5, 6),
+    }
+
+
+def test_dropout_in_training_only():
+    module, variables, logits = model(dropout_rate=0.5)
+    train = jax.jit(functools.partial(module.apply, deterministic=False))
+    first, second = (
+        train(variables, SOURCE, TARGET, rngs={'dropout': jax.random.key(seed)}) for seed in (1, 2)
+    )
+    assert float(jnp.abs(first - second).max()) > 0.1
+    np.testing.assert_allclose(logits(SOURCE, TARGET), model()[2](SOURCE, TARGET), atol=1e-6)

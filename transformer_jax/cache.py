@@ -1,0 +1,19 @@
+"""Where things that can be made again are kept: vocabularies, token stores, compiled programs."""
+
+import os
+from pathlib import Path
+
+
+def cache_folder(configured: str = '') -> Path:
+    """`configured`, or else $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax."""
+    chosen = configured or os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
+    return Path(chosen).expanduser()
+
+
+def keep_compiled_programs(folder: Path) -> None:
+    """Has JAX keep every compiled program in `folder`/compiled and find it there the next time."""
+    import jax
+
+    jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+    jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)

@@ -1,0 +1,150 @@
+"""What all commands share: flags, config files, logging and exit codes.
+
+Exit code 0 is success, 2 a user's mistake (one sentence on stderr, no trace), 1 a failure of ours,
+130 a stop by Ctrl-C. stdout carries results, stderr carries everything else.
+"""
+
+import argparse
+import inspect
+import os
+import re
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from transformer_jax.config import Config, check_key
+from transformer_jax.errors import UserError
+from transformer_jax.progress import show_messages
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are `UserError`s and which takes no abbreviations."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(
+            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raises what argparse would print below its usage."""
+        raise UserError(f'{message}; see {self.prog} --help.')
+
+
+def run(command: Callable[[Sequence[str]], None]) -> None:
+    """Runs `command` on the command line's arguments and exits with the right code."""
+    show_messages()
+    try:
+        command(sys.argv[1:])
+    except UserError as error:
+        print(f'error: {error}', file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read our output has enough (`| head`); Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        print('Stopped by Ctrl-C.', file=sys.stderr)
+        sys.exit(130)
+
+
+def add_config_flag(parser: Parser) -> None:
+    """Adds --config=FILE; overrides (--config.a.b=value) are left for `load_config`."""
+    parser.add_argument(
+        '--config',
+        required=True,
+        metavar='FILE[:ARGUMENT]',
+        help='config file, e.g. configs/base.py; what follows a colon is handed to its get_config; '
+        '--config.SECTION.FIELD=VALUE changes a field of it, e.g. --config.model.d_ff=1024',
+    )
+
+
+def config_name(config_flag: str) -> str:
+    """'multi30k' for 'configs/multi30k.py:../data'."""
+    return Path(_split(config_flag)[0]).stem
+
+
+def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
+    """Runs a config file and applies overrides.
+
+    Args:
+      config_flag: path of the file, and after a colon the argument of its `get_config`.
+      overrides: as on the command line, '--config.model.d_ff=1024'; or value apart from name.
+
+    Raises:
+      UserError: if the file is missing or fails, or for an unknown flag, key or value.
+    """
+    mapping = _run_config_file(*_split(config_flag))
+    rest = list(overrides)
+    while rest:
+        flag = rest.pop(0)
+        match = re.fullmatch(r'--config\.([^=]*)(?:=(.*))?', flag, flags=re.DOTALL)
+        if not match:
+            raise UserError(
+                f'{flag} is not a flag of this command: use --help for those it has, '
+                'and --config.SECTION.FIELD=VALUE for fields of the config.'
+            )
+        key, value = match.groups()
+        if value is None:
+            if not rest:
+                raise UserError(f'--config.{key} has no value: write --config.{key}=VALUE.')
+            value = rest.pop(0)
+        check_key(key)
+        section, _, name = key.partition('.')
+        if not name:
+            raise UserError(f'--config.{key} is a section: name a field, --config.{key}.FIELD.')
+        mapping[section][name] = _parse(key, value, getattr(getattr(Config(), section), name))
+    return Config.from_mapping(mapping)
+
+
+def _split(config_flag: str) -> tuple[str, str | None]:
+    path, colon, argument = config_flag.partition('.py:')
+    return (f'{path}.py', argument) if colon else (config_flag, None)
+
+
+def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any]]:
+    if not Path(path).is_file():
+        near = sorted(Path(path).parent.glob('*.py')) if Path(path).parent.is_dir() else []
+        there = f' (there are {", ".join(map(str, near))})' if near else ''
+        raise UserError(f'--config={path!r} is not a file{there}: give the path of a config file.')
+    try:
+        get_config = runpy.run_path(path).get('get_config')
+        if get_config is None:
+            raise UserError(f'--config={path!r} defines no get_config(): add it to the file.')
+        parameters = inspect.signature(get_config).parameters.values()
+        needed = [p.name for p in parameters if p.default is p.empty]
+        if argument is not None and not parameters:
+            raise UserError(f'--config={path!r} takes no argument, but got {argument!r}.')
+        if argument is None and needed:
+            raise UserError(
+                f'--config={path!r} needs an argument ({needed[0]}): '
+                f'write --config={path}:{needed[0].upper()}.'
+            )
+        config = get_config() if argument is None else get_config(argument)
+    except UserError:
+        raise
+    except Exception as error:
+        # A config file is the user's own code: its place and reason are what helps, not our trace.
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
+        lines += [error.lineno] if isinstance(error, SyntaxError) else []
+        where = f'{path}, line {lines[-1]}' if lines else path
+        reason = ' '.join(str(error.args[0] if error.args else error).split())
+        raise UserError(f'{where}: {type(error).__name__}: {reason.rstrip(".")}.') from error
+    if not hasattr(config, 'to_dict'):
+        raise UserError(
+            f'--config={path!r}: get_config() returned a {type(config).__name__}: '
+            'return the ConfigDict that Config().to_config_dict() makes.'
+        )
+    return config.to_dict()
+
+
+def _parse(key: str, value: str, default: Any) -> Any:
+    kind = type(default)
+    try:
+        if kind is bool:
+            return {'true': True, 'false': False}[value.lower()]
+        return kind(value)
+    except (KeyError, ValueError) as error:
+        raise UserError(f'{key}={value!r} must be of type {kind.__name__}.') from error

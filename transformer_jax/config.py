@@ -1,0 +1,415 @@
+"""Every setting of a run, its default (the base model of the paper) and what it may be.
+
+A config file builds an `ml_collections.ConfigDict` from `Config().to_config_dict()` and changes what
+it wants; `Config.from_mapping` turns that into the frozen `Config` that all code below reads.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from transformer_jax.errors import UserError
+
+
+def _fail(field: str, value: Any, remedy: str) -> None:
+    raise UserError(f'{field}={value!r} {remedy}')
+
+
+def _check_types(section: str, config: Any) -> None:
+    """Checks each field against its annotation; an int is welcome where a float is wanted."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.type is float and type(value) is int:
+            object.__setattr__(config, field.name, float(value))
+        elif type(value) is not field.type:
+            _fail(
+                f'{section}.{field.name}',
+                value,
+                f'is of type {type(value).__name__} but must be {field.type.__name__}.',
+            )
+        if field.type is float and not math.isfinite(value):
+            _fail(f'{section}.{field.name}', value, 'must be a finite number.')
+
+
+def _check_positive(section: str, config: Any, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) <= 0:
+            _fail(f'{section}.{name}', getattr(config, name), 'must be greater than 0.')
+
+
+def _check_not_negative(section: str, config: Any, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            _fail(f'{section}.{name}', getattr(config, name), 'must be 0 or greater.')
+
+
+def _check_rate(section: str, config: Any, *names: str) -> None:
+    for name in names:
+        if not 0.0 <= getattr(config, name) < 1.0:
+            _fail(f'{section}.{name}', getattr(config, name), 'must be at least 0 and below 1.')
+
+
+def _check_choice(section: str, config: Any, name: str, choices: tuple[str, ...]) -> None:
+    value = getattr(config, name)
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f' (did you mean {near[0]!r}?)' if near else ''
+        _fail(f'{section}.{name}', value, f'must be one of {", ".join(choices)}{hint}.')
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The shape of the network: every column of the paper's Table 3 that the model itself has.
+
+    Attributes:
+      num_layers: layers in the encoder and in the decoder, N in the paper.
+      d_model: width of embeddings and of every sub-layer's output.
+      d_ff: inner width of the feed-forward sub-layer.
+      num_heads: attention heads, h in the paper.
+      d_k: width of a head's queries and keys; 0 means d_model / num_heads.
+      d_v: width of a head's values; 0 means d_model / num_heads.
+      dropout_rate: residual dropout, on each sub-layer's output and on the embedding sum.
+      positions: 'sinusoidal' (section 3.5) or 'learned' (Table 3, row E).
+      max_positions: rows of the learned table; sinusoidal positions have no limit.
+      norm: 'post', LayerNorm(x + Sublayer(x)), or 'pre', x + Sublayer(LayerNorm(x)).
+      dtype: of the matrix products: 'float32', 'bfloat16', or 'auto', which is bfloat16 on
+        accelerators and float32 on the CPU. Parameters, norms, softmax and loss are float32.
+    """
+
+    num_layers: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    num_heads: int = 8
+    d_k: int = 0
+    d_v: int = 0
+    dropout_rate: float = 0.1
+    positions: str = 'sinusoidal'
+    max_positions: int = 1024
+    norm: str = 'post'
+    dtype: str = 'auto'
+
+    def __post_init__(self):
+        _check_types('model', self)
+        _check_positive('model', self, 'num_layers', 'd_model', 'd_ff', 'num_heads')
+        _check_positive('model', self, 'max_positions')
+        _check_not_negative('model', self, 'd_k', 'd_v')
+        _check_rate('model', self, 'dropout_rate')
+        _check_choice('model', self, 'positions', ('sinusoidal', 'learned'))
+        _check_choice('model', self, 'norm', ('post', 'pre'))
+        _check_choice('model', self, 'dtype', ('auto', 'float32', 'bfloat16'))
+        if self.d_model % self.num_heads and not (self.d_k and self.d_v):
+            _fail(
+                'model.d_model',
+                self.d_model,
+                f'is not divisible by model.num_heads={self.num_heads}: '
+                'choose a multiple of it, or set model.d_k and model.d_v.',
+            )
+        if self.positions == 'sinusoidal' and self.d_model % 2:
+            _fail('model.d_model', self.d_model, 'must be even for sinusoidal positions.')
+
+    @property
+    def key_size(self) -> int:
+        """Width of a head's queries and keys."""
+        return self.d_k or self.d_model // self.num_heads
+
+    @property
+    def value_size(self) -> int:
+        """Width of a head's values."""
+        return self.d_v or self.d_model // self.num_heads
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """The sentence pairs and how they become batches.
+
+    Attributes:
+      corpus: 'files', 'tfds', 'huggingface' or 'phrasebook' (the embedded English-French one).
+      source_language: code of the language translated from, e.g. 'en'.
+      target_language: code of the language translated into, e.g. 'de'.
+      train_source, train_target: for 'files', two text files aligned by line. A single TSV, CSV or
+        JSON-lines file is given as train_source alone, with the two columns named below. Either may
+        end in .gz or .xz.
+      dev_source, dev_target, test_source, test_target: the same; left empty, pairs are held out of
+        the training side.
+      source_column, target_column: names of the columns, for tables and for 'huggingface'.
+      dataset: for 'tfds' and 'huggingface', the name of the dataset.
+      train_split, dev_split, test_split: its splits; a dev or test split left empty is held out of
+        the training split.
+      data_dir: where TFDS keeps datasets; empty means its own default.
+      manual_dir: folder of archives that TFDS asks to be downloaded by hand.
+      train_size: pairs to generate, for 'phrasebook'.
+      dev_size, test_size: pairs to hold out (or generate) where the corpus has no such part.
+      vocabulary: an existing SentencePiece model file; empty trains one on the training side.
+      vocab_size: pieces of the shared vocabulary, the 256 bytes of the fall-back included.
+      character_coverage: share of characters that get a piece of their own; the rest use bytes.
+      normalization: SentencePiece's rule: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'.
+      max_length: most tokens, the end mark included, of either side of a training pair. Longer
+        pairs are left out of training, counted and reported; evaluation leaves out nothing.
+      tokens_per_batch: source and target positions, each, of one training batch.
+      num_buckets: shapes that training batches come in: more means less padding, longer compiling.
+      seed: of the batch plan, of what is held out and of the phrasebook.
+      cache_dir: where tokenised corpora, vocabularies and compiled programs are kept; empty means
+        $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax.
+    """
+
+    corpus: str = 'tfds'
+    source_language: str = 'en'
+    target_language: str = 'de'
+    train_source: str = ''
+    train_target: str = ''
+    dev_source: str = ''
+    dev_target: str = ''
+    test_source: str = ''
+    test_target: str = ''
+    source_column: str = ''
+    target_column: str = ''
+    dataset: str = 'wmt14_translate/de-en'
+    train_split: str = 'train'
+    dev_split: str = 'validation'
+    test_split: str = 'test'
+    data_dir: str = ''
+    manual_dir: str = ''
+    train_size: int = 60_000
+    dev_size: int = 1000
+    test_size: int = 1000
+    vocabulary: str = ''
+    vocab_size: int = 37_000
+    character_coverage: float = 1.0
+    normalization: str = 'nmt_nfkc'
+    max_length: int = 256
+    tokens_per_batch: int = 25_000
+    num_buckets: int = 16
+    seed: int = 0
+    cache_dir: str = ''
+
+    def __post_init__(self):
+        _check_types('data', self)
+        _check_choice('data', self, 'corpus', ('files', 'tfds', 'huggingface', 'phrasebook'))
+        _check_choice(
+            'data',
+            self,
+            'normalization',
+            ('nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'),
+        )
+        _check_positive('data', self, 'vocab_size', 'tokens_per_batch', 'num_buckets')
+        _check_positive('data', self, 'train_size', 'dev_size', 'test_size')
+        _check_not_negative('data', self, 'seed')
+        if self.max_length < 2:
+            _fail('data.max_length', self.max_length, 'must be at least 2: a token and the end.')
+        if not 0.98 <= self.character_coverage <= 1.0:
+            _fail('data.character_coverage', self.character_coverage, 'must be from 0.98 to 1.')
+        if self.tokens_per_batch < 8 * self.max_length:
+            _fail(
+                'data.tokens_per_batch',
+                self.tokens_per_batch,
+                f'holds fewer than 8 sentences of data.max_length={self.max_length}: '
+                f'set it to {8 * self.max_length} or more, or lower data.max_length.',
+            )
+        if self.corpus == 'files':
+            if not self.train_source:
+                _fail('data.train_source', '', "must name a file, since data.corpus is 'files'.")
+            for split in ('dev', 'test'):
+                source, target = (getattr(self, f'{split}_{side}') for side in ('source', 'target'))
+                if target and not source:
+                    _fail(f'data.{split}_target', target, f'needs data.{split}_source beside it.')
+        if self.corpus in ('tfds', 'huggingface') and not self.dataset:
+            _fail('data.dataset', '', f'must name a dataset, since data.corpus is {self.corpus!r}.')
+        if self.source_language == self.target_language:
+            _fail('data.target_language', self.target_language, 'is the source language as well.')
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam, the paper's schedule (section 5.3) and label smoothing (section 5.4).
+
+    Attributes:
+      warmup_steps: steps over which the learning rate rises.
+      learning_rate_scale: factor on the paper's schedule; its peak is
+        learning_rate_scale / sqrt(d_model * warmup_steps).
+      beta1, beta2, epsilon: Adam's.
+      label_smoothing: probability mass spread evenly over the vocabulary.
+    """
+
+    warmup_steps: int = 4000
+    learning_rate_scale: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-9
+    label_smoothing: float = 0.1
+
+    def __post_init__(self):
+        _check_types('optimizer', self)
+        _check_positive('optimizer', self, 'warmup_steps', 'learning_rate_scale', 'epsilon')
+        _check_rate('optimizer', self, 'beta1', 'beta2', 'label_smoothing')
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """How long to train, and what to do along the way.
+
+    Attributes:
+      steps: optimizer steps.
+      seed: of the initial parameters and of dropout.
+      log_every: steps between lines in metrics.jsonl.
+      eval_every: steps between evaluations on dev; a multiple of checkpoint_every.
+      checkpoint_every: steps between checkpoints.
+      keep: latest checkpoints kept, besides the best one.
+      patience: evaluations without a better dev BLEU before training stops early; 0 never stops.
+      eval_beam_size: beam for dev BLEU during training; 1, the default, is greedy and fast.
+    """
+
+    steps: int = 100_000
+    seed: int = 0
+    log_every: int = 100
+    eval_every: int = 5000
+    checkpoint_every: int = 1000
+    keep: int = 5
+    patience: int = 0
+    eval_beam_size: int = 1
+
+    def __post_init__(self):
+        _check_types('train', self)
+        _check_positive('train', self, 'steps', 'log_every', 'eval_every', 'checkpoint_every')
+        _check_positive('train', self, 'keep', 'eval_beam_size')
+        _check_not_negative('train', self, 'seed', 'patience')
+        if self.eval_every % self.checkpoint_every:
+            _fail(
+                'train.eval_every',
+                self.eval_every,
+                f'must be a multiple of train.checkpoint_every={self.checkpoint_every}, '
+                'so that the best model is one that was saved.',
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodeConfig:
+    """How translations are searched for (section 6.1).
+
+    Attributes:
+      beam_size: hypotheses kept at each step; 1 is greedy.
+      length_penalty: alpha in ((5 + length) / 6)^alpha of Wu et al. (2016), equation 14.
+      max_extra_length: an output has at most this many tokens more than its input.
+      max_source_length: most tokens of an input, the end mark included; what is longer is cut and
+        reported. 0 is no limit.
+      average_checkpoints: latest checkpoints whose parameters are averaged for translating.
+    """
+
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    max_extra_length: int = 50
+    max_source_length: int = 0
+    average_checkpoints: int = 5
+
+    def __post_init__(self):
+        _check_types('decode', self)
+        _check_positive('decode', self, 'beam_size', 'average_checkpoints')
+        _check_not_negative(
+            'decode', self, 'length_penalty', 'max_extra_length', 'max_source_length'
+        )
+        if self.max_source_length == 1:
+            _fail('decode.max_source_length', 1, 'leaves room for the end mark only.')
+
+
+_SECTIONS = {
+    'model': ModelConfig,
+    'data': DataConfig,
+    'optimizer': OptimizerConfig,
+    'train': TrainConfig,
+    'decode': DecodeConfig,
+}
+
+# What may change between two starts of one run: none of it alters the steps already taken. Where
+# the data lie is free, since a fingerprint of their content is compared.
+_FREE = (
+    'train.steps train.log_every train.eval_every train.checkpoint_every train.keep '
+    'train.patience train.eval_beam_size data.cache_dir data.data_dir data.manual_dir '
+    'data.vocabulary data.train_source data.train_target data.dev_source data.dev_target '
+    'data.test_source data.test_target'
+).split()
+_FREE_SECTIONS = ('decode',)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """All settings of a run, a section each; the default is the paper's base model on WMT14."""
+
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()
+
+    def __post_init__(self):
+        if self.decode.average_checkpoints > self.train.keep:
+            _fail(
+                'decode.average_checkpoints',
+                self.decode.average_checkpoints,
+                f'asks for more checkpoints than train.keep={self.train.keep} keeps: '
+                'raise train.keep or lower decode.average_checkpoints.',
+            )
+        longest = self.data.max_length
+        if self.model.positions == 'learned' and longest > self.model.max_positions:
+            _fail(
+                'data.max_length',
+                longest,
+                f'is more than model.max_positions={self.model.max_positions}, '
+                'the longest sentence that learned positions reach: raise it or lower this.',
+            )
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> 'Config':
+        """Builds a `Config` from nested mappings such as a ConfigDict.
+
+        Raises:
+          UserError: for an unknown key (it names the nearest), a wrong type or a bad value.
+        """
+        values = {}
+        for section, section_class in _SECTIONS.items():
+            given = mapping.get(section, {})
+            if not isinstance(given, Mapping) and not hasattr(given, 'items'):
+                _fail(section, given, 'must be a section with fields of its own.')
+            for name in given:
+                check_key(f'{section}.{name}')
+            values[section] = section_class(**dict(given.items()))
+        for section in mapping:
+            check_key(section)
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Nested plain dicts: section, field, value."""
+        return dataclasses.asdict(self)
+
+    def to_config_dict(self):
+        """An `ml_collections.ConfigDict` for config files to start from; it knows every field."""
+        from ml_collections import ConfigDict  # only config files need the package
+
+        return ConfigDict(self.to_dict())
+
+    def differences(self, other: 'Config') -> list[str]:
+        """The fields that make `other` another run than this one, as 'field: mine, theirs'."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        return [
+            f'{section}.{name}: {mine[section][name]!r} against {theirs[section][name]!r}'
+            for section in mine
+            for name in mine[section]
+            if mine[section][name] != theirs[section][name]
+            and section not in _FREE_SECTIONS
+            and f'{section}.{name}' not in _FREE
+        ]
+
+
+def check_key(key: str) -> None:
+    """Raises a UserError that names the nearest field unless `key` ('model.d_ff') is one."""
+    known = list(_SECTIONS)
+    for section, section_class in _SECTIONS.items():
+        known += [f'{section}.{field.name}' for field in dataclasses.fields(section_class)]
+    if key in known:
+        return
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    # A right name in the wrong section is a common slip that spelling alone does not find.
+    same_name = [name for name in known if name.split('.')[-1] == key.split('.')[-1]]
+    hint = (same_name or near or [None])[0]
+    ending = f'did you mean {hint}?' if hint else f'the sections are {", ".join(_SECTIONS)}.'
+    raise UserError(f'{key} is not a field of the config; {ending}')

@@ -1,0 +1,229 @@
+"""Buckets and the batch plan: which pairs make up which batch, in pure NumPy.
+
+The plan is a function of the pairs' lengths, the seed and the epoch alone: not of devices, hosts, or
+where a run was stopped. Lengths count tokens with the end mark.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# So that 1, 2, 4 and 8 data shards see the same batch.
+ROW_MULTIPLE = 8
+
+
+class Bucket(NamedTuple):
+    """A static shape of batches.
+
+    Attributes:
+      rows: sentence pairs.
+      source_length: S, positions for the source.
+      target_length: T, positions for the target.
+    """
+
+    rows: int
+    source_length: int
+    target_length: int
+
+
+class Batch(NamedTuple):
+    """One batch of the plan.
+
+    Attributes:
+      bucket: its shape.
+      ids: [rows] int64 pair numbers, -1 for an empty row.
+    """
+
+    bucket: Bucket
+    ids: np.ndarray
+
+
+def rows_for(length: int, tokens_per_batch: int) -> int:
+    """Rows of `length` positions that fit, a multiple of 8 and at least 8."""
+    return max(ROW_MULTIPLE, tokens_per_batch // length // ROW_MULTIPLE * ROW_MULTIPLE)
+
+
+def round_length(length: int) -> int:
+    """The next of 8, 12, 16, 24, 32, 48, 64, ...: few shapes where lengths are not known ahead."""
+    rounded = 8
+    while rounded < length:
+        rounded = rounded * 3 // 2 if rounded & (rounded - 1) == 0 else rounded * 4 // 3
+    return rounded
+
+
+def make_buckets(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    *,
+    max_length: int,
+    tokens_per_batch: int,
+    num_buckets: int,
+) -> tuple[Bucket, ...]:
+    """Chooses shapes that leave little padding.
+
+    Starts from one shape for all pairs and again and again splits, by source or by target length, the
+    one where a split saves the most positions. A split that would leave a shape without one full
+    batch is not made.
+
+    Args:
+      source_lengths: [pairs] int.
+      target_lengths: [pairs] int.
+      max_length: pairs with a longer side are left out.
+      tokens_per_batch: source and target positions, each, of a batch.
+      num_buckets: most shapes.
+
+    Returns:
+      Buckets from the smallest to the largest.
+
+    Raises:
+      ValueError: if no pair fits.
+    """
+    fits = (source_lengths <= max_length) & (target_lengths <= max_length)
+    if not fits.any():
+        raise ValueError(f'no pair fits into {max_length} tokens.')
+    counts = np.zeros((max_length + 1, max_length + 1), np.int64)
+    np.add.at(counts, (source_lengths[fits], target_lengths[fits]), 1)
+
+    def shape(cell: np.ndarray) -> tuple[int, int]:
+        """The longest source and target of a cell of `counts`, itself of full size."""
+        return int(np.flatnonzero(cell.any(1))[-1]), int(np.flatnonzero(cell.any(0))[-1])
+
+    def best_split(cell: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+        """The most positions a split saves, and the two cells it makes."""
+        best = (0, cell, cell)
+        whole = cell.sum() * sum(shape(cell))
+        for flipped in (False, True):
+            view = cell.T if flipped else cell  # first axis: the length to split by
+            per_length = view.sum(1)
+            used = np.flatnonzero(per_length)
+            below = np.cumsum(per_length)[used]
+            others = np.array([np.flatnonzero(view[i])[-1] for i in used])
+            longest_below = np.maximum.accumulate(others)
+            longest_above = np.maximum.accumulate(others[::-1])[::-1]
+            for k in range(len(used) - 1):
+                low = (used[k], longest_below[k], below[k])
+                high = (used[-1], longest_above[k + 1], below[-1] - below[k])
+                if any(n < rows_for(max(a, b), tokens_per_batch) for a, b, n in (low, high)):
+                    continue
+                saved = int(whole - sum(n * (a + b) for a, b, n in (low, high)))
+                if saved > best[0]:
+                    first = np.zeros_like(view)
+                    first[: used[k] + 1] = view[: used[k] + 1]
+                    first = first.T if flipped else first
+                    best = (saved, first, cell - first)
+        return best
+
+    leaves = [(counts, best_split(counts))]
+    while len(leaves) < num_buckets:
+        k = max(range(len(leaves)), key=lambda k: leaves[k][1][0])
+        saved, first, second = leaves[k][1]
+        if saved == 0:
+            break
+        leaves[k : k + 1] = [(first, best_split(first)), (second, best_split(second))]
+    shapes = {shape(cell) for cell, _ in leaves}
+    return tuple(
+        Bucket(rows_for(max(s, t), tokens_per_batch), s, t)
+        for s, t in sorted(shapes, key=lambda st: (sum(st), st))
+    )
+
+
+def plan_epoch(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    buckets: tuple[Bucket, ...],
+    *,
+    seed: int,
+    epoch: int,
+) -> list[Batch]:
+    """All batches of one epoch, shuffled; every pair that fits a bucket is in exactly one.
+
+    The pairs that are left when a bucket's batches are full move on to the next bucket that holds
+    them, so that almost no batch has empty rows.
+
+    Args:
+      source_lengths: [pairs] int.
+      target_lengths: [pairs] int.
+      buckets: from `make_buckets`, the smallest first.
+      seed: of the shuffle.
+      epoch: counted from 0.
+
+    Returns:
+      The batches in the order of training. Their number is the same in every epoch.
+    """
+    # RandomState, since its stream is frozen for good: a resumed run may meet another NumPy.
+    random = np.random.RandomState([seed & 0xFFFFFFFF, seed >> 32, epoch])
+    order = random.permutation(len(source_lengths))
+    smallest = np.full(len(order), -1, np.int32)
+    for index in reversed(range(len(buckets))):
+        _, source_length, target_length = buckets[index]
+        smallest[(source_lengths <= source_length) & (target_lengths <= target_length)] = index
+    smallest = smallest[order]
+
+    waiting: list[list[np.ndarray]] = [[] for _ in buckets]
+    batches = []
+    for index, bucket in enumerate(buckets):
+        ids = np.concatenate([*waiting[index], order[smallest == index]]).astype(np.int64)
+        full = len(ids) // bucket.rows
+        batches += [Batch(bucket, part) for part in ids[: full * bucket.rows].reshape(full, bucket.rows)]
+        left = ids[full * bucket.rows :]
+        larger = next(
+            (
+                k
+                for k in range(index + 1, len(buckets))
+                if buckets[k].source_length >= bucket.source_length
+                and buckets[k].target_length >= bucket.target_length
+            ),
+            None,
+        )
+        if larger is not None:
+            waiting[larger].append(left)
+        elif len(left):
+            empty = np.full(bucket.rows - len(left), -1, np.int64)
+            batches.append(Batch(bucket, np.concatenate([left, empty])))
+    return [batches[k] for k in random.permutation(len(batches))]
+
+
+class BatchPlan:
+    """The batches of a whole training: step k's is a function of (seed, k).
+
+    Attributes:
+      buckets: the shapes, the smallest first.
+      batches_per_epoch: the same in every epoch.
+      dropped: pairs that no bucket holds.
+      padding: share of an epoch's positions, source and target, that hold no token.
+    """
+
+    def __init__(
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        *,
+        max_length: int,
+        tokens_per_batch: int,
+        num_buckets: int,
+        seed: int,
+    ):
+        """Chooses the buckets and plans the first epoch; see `make_buckets` and `plan_epoch`."""
+        self.buckets = make_buckets(
+            source_lengths,
+            target_lengths,
+            max_length=max_length,
+            tokens_per_batch=tokens_per_batch,
+            num_buckets=num_buckets,
+        )
+        self._lengths = source_lengths, target_lengths
+        self._seed = seed
+        self.dropped = int(((source_lengths > max_length) | (target_lengths > max_length)).sum())
+        first = self.epoch(0)
+        self.batches_per_epoch = len(first)
+        positions = sum(b.rows * (b.source_length + b.target_length) for b, _ in first)
+        ids = np.concatenate([batch.ids[batch.ids >= 0] for batch in first])
+        self.padding = 1.0 - float(source_lengths[ids].sum() + target_lengths[ids].sum()) / positions
+
+    def epoch(self, epoch: int) -> list[Batch]:
+        """The batches of one epoch, in order."""
+        return plan_epoch(*self._lengths, self.buckets, seed=self._seed, epoch=epoch)
+
+    def locate(self, step: int) -> tuple[int, int]:
+        """The epoch of step `step` (counted from 0), and its place in it."""
+        return divmod(step, self.batches_per_epoch)

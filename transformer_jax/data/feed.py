@@ -1,0 +1,117 @@
+"""Batches for the training step: tf.data gathers and pads what the plan says, ahead of time.
+
+Whole batches go through tf.data, as graph operations only: a batch costs one gather a side.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from transformer_jax.data.batching import Batch, BatchPlan
+from transformer_jax.data.token_store import Sentences, TokenStore
+
+Arrays = dict[str, np.ndarray]
+_PREFETCH = 8  # batches
+_logger = logging.getLogger('transformer_jax')
+
+
+def training_batches(store: TokenStore, plan: BatchPlan, start_step: int) -> Iterator[Arrays]:
+    """The batches of the steps from `start_step` (counted from 0) on, without end.
+
+    Args:
+      store: the tokenised pairs.
+      plan: which pairs make up which batch.
+      start_step: the first step to deliver.
+
+    Yields:
+      'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where there is nothing.
+    """
+    epoch, first = plan.locate(start_step)
+    read = _reader(store)
+    with ThreadPoolExecutor(1) as planner:
+        batches = plan.epoch(epoch)[first:]
+        while True:
+            epoch += 1
+            following = planner.submit(plan.epoch, epoch)  # planned while this epoch is trained on
+            yield from read(batches)
+            batches = following.result()
+
+
+def _reader(store: TokenStore):
+    try:
+        from transformer_jax.data._tensorflow import import_tensorflow
+
+        tf = import_tensorflow()
+    except ImportError:
+        _logger.warning('tensorflow is not installed: a plain thread feeds the batches.')
+        return lambda batches: thread_batches(store, batches)
+    sides = {
+        name: (tf.constant(sentences.tokens), tf.constant(sentences.offsets))
+        for name, sentences in (('source', store.source), ('target', store.target))
+    }
+    return lambda batches: tf_data_batches(sides, batches)
+
+
+def tf_data_batches(sides, batches: list[Batch]) -> Iterator[Arrays]:
+    """Gathers `batches` with tf.data.
+
+    Args:
+      sides: 'source' and 'target', each a pair of tensors: tokens and offsets of `Sentences`.
+      batches: of the plan.
+
+    Yields:
+      As `training_batches`.
+    """
+    from transformer_jax.data._tensorflow import import_tensorflow
+
+    tf = import_tensorflow()
+    if not batches:
+        return
+    ids = tf.constant(np.concatenate([batch.ids for batch in batches]))
+    ends = tf.constant(np.cumsum([0] + [len(batch.ids) for batch in batches]))
+    lengths = {
+        'source': tf.constant([batch.bucket.source_length for batch in batches]),
+        'target': tf.constant([batch.bucket.target_length for batch in batches]),
+    }
+
+    def gather(index):
+        rows = ids[ends[index] : ends[index + 1]]
+        result = {}
+        for name, (tokens, offsets) in sides.items():
+            start = tf.gather(offsets, tf.maximum(rows, 0))
+            count = tf.where(rows >= 0, tf.gather(offsets, tf.maximum(rows, 0) + 1) - start, 0)
+            column = tf.range(tf.cast(lengths[name][index], tf.int64))[None, :]
+            real = column < count[:, None]
+            where = tf.where(real, start[:, None] + column, 0)
+            result[name] = tf.where(real, tf.cast(tf.gather(tokens, where), tf.int32), 0)
+        return result
+
+    dataset = tf.data.Dataset.range(len(batches)).map(
+        gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+    yield from dataset.prefetch(_PREFETCH).as_numpy_iterator()
+
+
+def thread_batches(store: TokenStore, batches: list[Batch]) -> Iterator[Arrays]:
+    """The same with NumPy in one thread, for machines without tensorflow."""
+
+    def gather(batch: Batch) -> Arrays:
+        def side(sentences: Sentences, length: int) -> np.ndarray:
+            return sentences.padded(batch.ids, length)
+
+        return {
+            'source': side(store.source, batch.bucket.source_length),
+            'target': side(store.target, batch.bucket.target_length),
+        }
+
+    with ThreadPoolExecutor(1) as pool:
+        ahead: deque = deque()
+        for batch in batches:
+            ahead.append(pool.submit(gather, batch))
+            if len(ahead) > _PREFETCH:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()

@@ -1,0 +1,116 @@
+"""From a config to data that is ready to train on, through the cache."""
+
+import dataclasses
+import hashlib
+import itertools
+import logging
+import os
+
+from transformer_jax.cache import cache_folder
+from transformer_jax.config import DataConfig
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.corpora import Corpus, open_corpus
+from transformer_jax.data.token_store import TokenStore, cached_store
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
+
+_logger = logging.getLogger('transformer_jax')
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Everything a run reads.
+
+    Attributes:
+      vocabulary: of both languages.
+      store: the tokenised training pairs.
+      plan: their batches.
+      dev: (source, target) text of the dev set.
+      test: (source, target) text of the test set.
+      fingerprint: hex digest of all of it; equal where the data are, wherever they lie.
+    """
+
+    vocabulary: Vocabulary
+    store: TokenStore
+    plan: BatchPlan
+    dev: list[tuple[str, str]]
+    test: list[tuple[str, str]]
+    fingerprint: str
+
+
+def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
+    """Opens the corpus, trains or loads the vocabulary, tokenises and plans.
+
+    Args:
+      config: what to read and how.
+      vocabulary: of a run that goes on; None looks in the config and the cache, or trains one.
+
+    Raises:
+      UserError: whatever of the corpus, the vocabulary's size or the lengths does not work out.
+    """
+    corpus = open_corpus(config)
+    if vocabulary is None:
+        vocabulary = _vocabulary(config, corpus)
+    content = corpus.fingerprint('train')
+    name = f'tokens-{_digest(content, vocabulary.digest)}'
+    store = cached_store(cache_folder(config.cache_dir) / name, corpus.pairs('train'), vocabulary)
+    if store.empty:
+        _logger.warning('Left out %s training pairs with an empty side.', f'{store.empty:,}')
+    if not len(store):
+        raise UserError(
+            f'data.corpus={config.corpus!r} has no training pair with text on both sides: '
+            'check its files and columns.'
+        )
+    try:
+        plan = BatchPlan(
+            store.source.lengths,
+            store.target.lengths,
+            max_length=config.max_length,
+            tokens_per_batch=config.tokens_per_batch,
+            num_buckets=config.num_buckets,
+            seed=config.seed,
+        )
+    except ValueError as error:
+        raise UserError(
+            f'data.max_length={config.max_length} is shorter than every training pair: raise it.'
+        ) from error
+    if plan.dropped:
+        _logger.warning(
+            'Left out %s of %s training pairs, longer than data.max_length=%d tokens.',
+            f'{plan.dropped:,}',
+            f'{len(store):,}',
+            config.max_length,
+        )
+    digests = [corpus.fingerprint(split) for split in ('train', 'dev', 'test')]
+    dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
+    return Data(vocabulary, store, plan, dev, test, _digest(*digests, vocabulary.digest))
+
+
+def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
+    if config.vocabulary:
+        return Vocabulary.load(config.vocabulary)
+    settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
+    name = f'vocabulary-{_digest(corpus.fingerprint("train"), *map(str, settings))}.model'
+    path = cache_folder(config.cache_dir) / name
+    if path.exists():
+        try:
+            return Vocabulary(path.read_bytes())
+        except ValueError:
+            _logger.warning('The cached vocabulary %s is damaged: training it again.', path)
+    _logger.info('Training a vocabulary of %s pieces.', f'{config.vocab_size:,}')
+    vocabulary = Vocabulary.train(
+        itertools.chain.from_iterable(corpus.pairs('train')),
+        size=config.vocab_size,
+        character_coverage=config.character_coverage,
+        normalization=config.normalization,
+        seed=config.seed,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f'{path.name}.partial-{os.getpid()}')
+    vocabulary.save(partial)
+    os.replace(partial, path)
+    return vocabulary
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b('\n'.join(parts).encode(), digest_size=16).hexdigest()

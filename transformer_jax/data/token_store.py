@@ -1,0 +1,183 @@
+"""Sentence pairs, tokenised once and read from memory-mapped files ever after.
+
+A store is a folder: the ids of all sentences in a row, where each sentence begins, and `meta.json`
+with sizes and checksums. It is written under another name and renamed when whole.
+"""
+
+import itertools
+import json
+import logging
+import os
+import shutil
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.progress import progress_bar
+
+_FORMAT = 1
+_CHUNK = 10_000  # pairs tokenised at a time
+_logger = logging.getLogger('transformer_jax')
+
+
+class Sentences(NamedTuple):
+    """Token ids of many sentences.
+
+    Attributes:
+      tokens: [total] uint16 or int32, all sentences in a row, each with its end mark.
+      offsets: [sentences + 1] int64, where each begins; the last is the total.
+    """
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[sentences] int64 tokens, the end mark included."""
+        return np.diff(self.offsets)
+
+    def padded(self, ids: np.ndarray, length: int) -> np.ndarray:
+        """[rows, length] int32 ids of the sentences `ids` [rows]; -1 gives an empty row."""
+        ids = np.asarray(ids)
+        start = self.offsets[ids]
+        count = np.where(ids >= 0, self.offsets[np.maximum(ids, 0) + 1] - start, 0)
+        column = np.arange(length)[None, :]
+        real = column < count[:, None]
+        where = np.where(real, start[:, None] + column, 0)
+        return np.where(real, self.tokens[where], 0).astype(np.int32)
+
+
+class TokenStore(NamedTuple):
+    """Tokenised sentence pairs.
+
+    Attributes:
+      source: their source sides.
+      target: their target sides.
+      empty: pairs left out since one side had no text.
+    """
+
+    source: Sentences
+    target: Sentences
+    empty: int = 0
+
+    def __len__(self) -> int:
+        return len(self.source.offsets) - 1
+
+
+class DamagedStoreError(Exception):
+    """The folder is not a whole token store."""
+
+
+def sentences_from(lines: Sequence[np.ndarray]) -> Sentences:
+    """Packs int arrays of ids, one a sentence, in memory."""
+    offsets = np.cumsum([0, *map(len, lines)], dtype=np.int64)
+    tokens = np.concatenate(lines) if lines else np.zeros(0, np.int32)
+    return Sentences(tokens.astype(np.int32), offsets)
+
+
+def open_store(directory: Path) -> TokenStore:
+    """Maps a store into memory after checking it against its checksums.
+
+    Raises:
+      DamagedStoreError: if a file is missing, too short, altered or of another format.
+    """
+    try:
+        meta = json.loads((directory / 'meta.json').read_text())
+        if meta['format'] != _FORMAT:
+            raise DamagedStoreError(f'it has format {meta["format"]}, not {_FORMAT}')
+        sides = []
+        for side in ('source', 'target'):
+            arrays = []
+            for part in ('tokens', 'offsets'):
+                path = directory / f'{side}.{part}.npy'
+                if _checksum(path) != meta['checksums'][path.name]:
+                    raise DamagedStoreError(f'{path.name} does not match its checksum')
+                arrays.append(np.load(path, mmap_mode='r'))
+            sides.append(Sentences(arrays[0], np.asarray(arrays[1])))
+        return TokenStore(*sides, empty=meta['empty'])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedStoreError(str(error)) from error
+
+
+def write_store(
+    directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
+) -> TokenStore:
+    """Tokenises `pairs` (source text, target text) into a new store and opens it.
+
+    Pairs with an empty side are left out and counted.
+    """
+    partial = directory.with_name(f'{directory.name}.partial-{os.getpid()}')
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        _write_files(partial, pairs, vocabulary)
+        shutil.rmtree(directory, ignore_errors=True)
+        os.replace(partial, directory)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return open_store(directory)
+
+
+def cached_store(
+    directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
+) -> TokenStore:
+    """Opens the store at `directory`, or writes it first where it is missing or damaged."""
+    if directory.exists():
+        try:
+            return open_store(directory)
+        except DamagedStoreError as error:
+            _logger.warning('The token store %s is damaged (%s): rebuilding it.', directory, error)
+    return write_store(directory, pairs, vocabulary)
+
+
+def _write_files(
+    folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
+) -> None:
+    dtype = np.uint16 if vocabulary.size <= 1 << 16 else np.int32
+    pairs = iter(pairs)
+    lengths: dict[str, list[np.ndarray]] = {'source': [], 'target': []}
+    empty = 0
+    raw = {side: folder / f'{side}.raw' for side in lengths}
+    with (
+        raw['source'].open('wb') as source,
+        raw['target'].open('wb') as target,
+        progress_bar('Tokenising', unit=' pairs') as bar,
+    ):
+        while chunk := list(itertools.islice(pairs, _CHUNK)):
+            whole = [(s, t) for s, t in chunk if s.strip() and t.strip()]
+            empty += len(chunk) - len(whole)
+            for side, file, texts in zip(
+                ('source', 'target'), (source, target), zip(*whole, strict=True), strict=False
+            ):
+                ids = vocabulary.encode(texts)
+                np.concatenate(ids).astype(dtype).tofile(file)
+                lengths[side].append(np.array([len(line) for line in ids], np.int64))
+            bar.update(len(chunk))
+    checksums = {}
+    for side, parts in lengths.items():
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([[], *parts]))]).astype(np.int64)
+        np.save(folder / f'{side}.offsets.npy', offsets)
+        tokens = np.lib.format.open_memmap(
+            folder / f'{side}.tokens.npy', mode='w+', dtype=dtype, shape=(int(offsets[-1]),)
+        )
+        if len(tokens):
+            tokens[:] = np.memmap(raw[side], dtype=dtype, mode='r')
+        tokens.flush()
+        raw[side].unlink()
+        for part in ('tokens', 'offsets'):
+            path = folder / f'{side}.{part}.npy'
+            checksums[path.name] = _checksum(path)
+    meta = {'format': _FORMAT, 'empty': empty, 'checksums': checksums}
+    (folder / 'meta.json').write_text(json.dumps(meta))
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with path.open('rb') as file:
+        while block := file.read(1 << 24):
+            value = zlib.crc32(block, value)
+    return value

@@ -1,0 +1,177 @@
+"""The vocabulary that both languages share: SentencePiece BPE with byte fall-back.
+
+The model's ids are SentencePiece's, with 0 for padding; a given model file that has its padding
+elsewhere, or none, is shifted up by one to make room.
+"""
+
+import hashlib
+import io
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from transformer_jax.errors import UserError
+
+# SentencePiece holds what it trains on in memory; five million sentences tell it enough.
+_MOST_TRAINING_SENTENCES = 5_000_000
+_logger = logging.getLogger('transformer_jax')
+
+
+class Vocabulary:
+    """Text to ids and back.
+
+    Attributes:
+      model: the SentencePiece model, as the bytes of its file.
+      size: V, ids from 0 to V - 1.
+      pad_id: 0, which also starts every output.
+      eos_id: the end mark.
+      digest: hex digest of the model.
+    """
+
+    pad_id = 0
+
+    def __init__(self, model: bytes):
+        """Wraps the bytes of a SentencePiece model file.
+
+        Raises:
+          ValueError: if they are not one, or if it has no end mark.
+        """
+        import sentencepiece
+
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ValueError('not a SentencePiece model') from error
+        if self._processor.eos_id() < 0:
+            raise ValueError('a SentencePiece model without an end mark (</s>)')
+        self.model = model
+        self._shift = 0 if self._processor.pad_id() == 0 else 1
+        self.size = self._processor.get_piece_size() + self._shift
+        self.eos_id = self._processor.eos_id() + self._shift
+        self.digest = hashlib.blake2b(model, digest_size=16).hexdigest()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], field: str = 'data.vocabulary') -> 'Vocabulary':
+        """Reads a SentencePiece model file.
+
+        Raises:
+          UserError: if it cannot be read or used; `field` is what the message calls it.
+        """
+        try:
+            vocabulary = cls(Path(path).expanduser().read_bytes())
+        except OSError as error:
+            raise UserError(
+                f'{field}={str(path)!r} cannot be read ({error.strerror}): '
+                'give the path of a SentencePiece .model file.'
+            ) from error
+        except ValueError as error:
+            raise UserError(
+                f'{field}={str(path)!r} is {error}: give the path of a SentencePiece .model file.'
+            ) from error
+        if not any(vocabulary._processor.is_byte(i) for i in range(min(512, vocabulary.size - 1))):
+            _logger.warning(
+                '%s=%r has no byte fall-back: characters it lacks become unknown.', field, str(path)
+            )
+        return vocabulary
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str],
+        *,
+        size: int,
+        character_coverage: float = 1.0,
+        normalization: str = 'nmt_nfkc',
+        seed: int = 0,
+    ) -> 'Vocabulary':
+        """Trains BPE with byte fall-back.
+
+        Args:
+          sentences: raw text of both languages.
+          size: pieces, the 256 bytes and 3 special ones included.
+          character_coverage: share of characters that get a piece of their own.
+          normalization: SentencePiece's rule, e.g. 'nmt_nfkc' or 'identity'.
+          seed: of the choice among more than five million sentences.
+
+        Returns:
+          The vocabulary, with padding 0, end mark 1 and unknown 2.
+
+        Raises:
+          UserError: if the text cannot support `size`, or `size` cannot hold its characters.
+        """
+        import sentencepiece
+
+        sentencepiece.set_random_generator_seed(seed % 2**32)
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sentences),
+                model_writer=model,
+                model_type='bpe',
+                vocab_size=size,
+                character_coverage=character_coverage,
+                normalization_rule_name=normalization,
+                byte_fallback=True,
+                pad_id=0,
+                eos_id=1,
+                unk_id=2,
+                bos_id=-1,
+                input_sentence_size=_MOST_TRAINING_SENTENCES,
+                shuffle_input_sentence=True,
+                # By default longer lines would be left out without a word.
+                max_sentence_length=1 << 20,
+                num_threads=os.cpu_count() or 1,
+                minloglevel=2,
+            )
+        except (RuntimeError, OSError) as error:
+            raise _explain(str(error), size) from error
+        return cls(model.getvalue())
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Raw texts to int32 ids, each ended by the end mark; on all cores."""
+        ids = self._processor.encode(list(texts), num_threads=-1)
+        return [
+            np.array([*(i + self._shift for i in line), self.eos_id], dtype=np.int32)
+            for line in ids
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Ids to text; reads up to the end mark and skips padding."""
+        return self._processor.decode([i - self._shift for i in self._content(ids)])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Ids to the pieces they stand for; reads up to the end mark and skips padding."""
+        return [self._processor.id_to_piece(i - self._shift) for i in self._content(ids)]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the SentencePiece model file."""
+        Path(path).write_bytes(self.model)
+
+    def _content(self, ids: Sequence[int]) -> Iterator[int]:
+        for i in ids:
+            if i == self.eos_id:
+                return
+            if i != self.pad_id:
+                yield int(i)
+
+
+def _explain(message: str, size: int) -> UserError:
+    """SentencePiece's own complaint, in one sentence about the field that causes it."""
+    most = re.search(r'value <= (\d+)', message)
+    least = re.search(r'required_chars\. \d+ vs (\d+)', message)
+    if most:
+        remedy = f'is more than this text can support: set it to {most[1]} or less.'
+    elif least:
+        remedy = (
+            f'cannot hold the {least[1]} characters and bytes of this text: '
+            'raise it, or lower data.character_coverage.'
+        )
+    else:
+        # What follows SentencePiece's source position is the sentence meant for people.
+        reason = message.split('] ')[-1].strip() or message.strip()
+        remedy = f'failed in SentencePiece ({reason}): check the training text and this size.'
+    return UserError(f'data.vocab_size={size} {remedy}')

@@ -1,0 +1,143 @@
+"""Greedy search and sampling with temperature, top-k and top-p (Holtzman et al., 2020)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from transformer_jax.decoding.beam_search import Hypotheses, StepFn, next_log_probs
+
+
+def _one_path(
+    choose: Callable[[jax.Array, jax.Array], jax.Array],
+    step_fn: StepFn,
+    cache: Any,
+    max_lengths_R: jax.Array,
+    length: int,
+    eos_id: int,
+) -> Hypotheses:
+    """Extends each row by `choose(log_probs_RV, position)` until the end mark."""
+    rows, max_lengths_R = max_lengths_R.shape[0], jnp.minimum(max_lengths_R, length)
+
+    def step(state):
+        i, tokens_RT, log_probs_R, lengths_R, finished_R, cache = state
+        last_R = tokens_RT[:, jnp.maximum(i - 1, 0)]
+        logits_RV, cache = step_fn(last_R, i, cache)
+        next_RV = next_log_probs(logits_RV, i, max_lengths_R, eos_id)
+        token_R = jnp.where(finished_R, 0, choose(next_RV, i).astype(jnp.int32))
+        added_R = jnp.take_along_axis(next_RV, token_R[:, None], axis=1)[:, 0]
+        return (
+            i + 1,
+            tokens_RT.at[:, i].set(token_R),
+            jnp.where(finished_R, log_probs_R, log_probs_R + added_R),
+            jnp.where(finished_R, lengths_R, i + 1),
+            finished_R | (token_R == eos_id),
+            cache,
+        )
+
+    start = (
+        jnp.int32(0),
+        jnp.zeros((rows, length), jnp.int32),
+        jnp.zeros(rows, jnp.float32),
+        jnp.zeros(rows, jnp.int32),
+        jnp.zeros(rows, bool),
+        cache,
+    )
+    _, tokens_RT, log_probs_R, lengths_R, _, _ = lax.while_loop(
+        lambda state: (state[0] < length) & ~jnp.all(state[4]), step, start
+    )
+    return Hypotheses(
+        tokens_RT[:, None], lengths_R[:, None], log_probs_R[:, None], log_probs_R[:, None]
+    )
+
+
+def greedy_search(
+    step_fn: StepFn, cache: Any, max_lengths: jax.Array, *, length: int, eos_id: int
+) -> Hypotheses:
+    """Takes the likeliest token each time.
+
+    Args:
+      step_fn: as for `beam_search`, with one row a sentence.
+      cache: a pytree whose arrays have B rows.
+      max_lengths: [B] int32, most tokens of each output, the end mark included.
+      length: T; a smaller limit than `max_lengths` where it is less.
+      eos_id: the end mark.
+
+    Returns:
+      `Hypotheses` with K = 1; the score is the log-probability.
+    """
+
+    def likeliest(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
+        return jnp.argmax(log_probs_RV, axis=-1)
+
+    return _one_path(likeliest, step_fn, cache, max_lengths, length, eos_id)
+
+
+def truncate(log_probs: jax.Array, *, top_k: int = 0, top_p: float = 1.0) -> jax.Array:
+    """Rules out unlikely tokens.
+
+    Args:
+      log_probs: [R, V].
+      top_k: keeps the k likeliest; 0 keeps all.
+      top_p: keeps the fewest tokens whose probabilities add up to p; 1 keeps all.
+
+    Returns:
+      [R, V], -inf for what is ruled out, not normalised again.
+    """
+    order_RV = jnp.argsort(-log_probs, axis=-1)
+    probs_RV = jax.nn.softmax(jnp.take_along_axis(log_probs, order_RV, axis=-1), axis=-1)
+    # A token stays if what is likelier than it adds up to less than p, so the first always does.
+    stays_RV = (jnp.cumsum(probs_RV, axis=-1) - probs_RV < top_p) | (top_p >= 1.0)
+    if top_k:
+        stays_RV &= jnp.arange(log_probs.shape[-1])[None] < top_k
+    stays_RV = jnp.take_along_axis(stays_RV, jnp.argsort(order_RV, axis=-1), axis=-1)
+    return jnp.where(stays_RV, log_probs, -jnp.inf)
+
+
+def sample(
+    step_fn: StepFn,
+    cache: Any,
+    max_lengths: jax.Array,
+    keys: jax.Array,
+    *,
+    length: int,
+    eos_id: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+) -> Hypotheses:
+    """Draws each token from the model's distribution, sharpened and truncated.
+
+    Args:
+      step_fn: as for `beam_search`, with one row a sentence.
+      cache: a pytree whose arrays have B rows.
+      max_lengths: [B] int32, most tokens of each output, the end mark included.
+      keys: [B] random keys, one a sentence, so that a draw does not depend on its batch.
+      length: T; a smaller limit than `max_lengths` where it is less.
+      eos_id: the end mark.
+      temperature: divides the log-probabilities, greater than 0.
+      top_k: see `truncate`; applied after the temperature.
+      top_p: see `truncate`; applied after the temperature.
+
+    Returns:
+      `Hypotheses` with K = 1; the score is the model's own log-probability of the draw.
+
+    Raises:
+      ValueError: if temperature, top_k or top_p is out of range.
+    """
+    if temperature <= 0.0:
+        raise ValueError(f'temperature={temperature} must be greater than 0.')
+    if top_k < 0:
+        raise ValueError(f'top_k={top_k} must be 0 (all tokens) or greater.')
+    if not 0.0 < top_p <= 1.0:
+        raise ValueError(f'top_p={top_p} must be greater than 0 and at most 1.')
+
+    def draw(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
+        sharpened_RV = jax.nn.log_softmax(log_probs_RV / temperature, axis=-1)
+        allowed_RV = truncate(sharpened_RV, top_k=top_k, top_p=top_p)
+        step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, position)
+        return jax.vmap(jax.random.categorical)(step_keys, allowed_RV)
+
+    return _one_path(draw, step_fn, cache, max_lengths, length, eos_id)

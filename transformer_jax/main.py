@@ -1,0 +1,48 @@
+"""Trains a translator, or goes on training it: python -m transformer_jax.main --config=FILE."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformer_jax import command
+from transformer_jax.trainer import train
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Trains, evaluates and scores; prints the results."""
+    parser = command.Parser(
+        prog='python -m transformer_jax.main',
+        description='Trains a translator, or resumes its training: run the same command again.\n'
+        'At the end it averages checkpoints, translates the test set and scores it.',
+    )
+    command.add_config_flag(parser)
+    parser.add_argument('--workdir', help='folder of the run (default: runs/NAME_OF_THE_CONFIG)')
+    flags, overrides = parser.parse_known_args(arguments)
+    config = command.load_config(flags.config, overrides)
+    workdir = flags.workdir or f'runs/{command.config_name(flags.config)}'
+    print(report(train(config, workdir)))
+
+
+def report(results: dict[str, Any]) -> str:
+    """What results.json holds, for people."""
+    test, dev = results['test'], results['best_dev']
+    lines = [
+        f'steps        {results["step"]:,}, mean of checkpoints {results["averaged_checkpoints"]}',
+        f'test BLEU    {test["bleu"]:.2f}   {test["bleu_signature"]}',
+        f'test chrF    {test["chrf"]:.2f}   {test["chrf_signature"]}',
+        f'test loss    {test["loss"]:.4f} label-smoothed, perplexity {test["perplexity"]:.3f} '
+        f'per token ({test["sentences"]:,} sentences, {test["tokens"]:,} tokens)',
+    ]
+    if dev:
+        lines.append(f'best dev     BLEU {dev["bleu"]:.2f} at step {dev["step"]:,}')
+    for example in results['examples']:
+        lines += [
+            '',
+            f'source       {example["source"]}',
+            f'translation  {example["translation"]}',
+            f'reference    {example["reference"]}',
+        ]
+    return '\n'.join(lines)
+
+
+if __name__ == '__main__':
+    command.run(main)

@@ -1,0 +1,33 @@
+"""The Transformer as Flax modules and pure functions; needs jax and flax only.
+
+Dimension key: B batch, T query or target length, S key or source length, N heads, H head size,
+D model, F feed-forward, V vocabulary, L layers.
+"""
+
+from transformer_jax.config import ModelConfig
+from transformer_jax.model.attention import (
+    KVCache,
+    MultiHeadAttention,
+    causal_mask,
+    dot_product_attention,
+    padding_mask,
+)
+from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from transformer_jax.model.positions import sinusoidal_positions
+from transformer_jax.model.transformer import Decoder, Encoder, Transformer
+
+__all__ = [
+    'Decoder',
+    'DecoderLayer',
+    'Encoder',
+    'EncoderLayer',
+    'FeedForward',
+    'KVCache',
+    'ModelConfig',
+    'MultiHeadAttention',
+    'Transformer',
+    'causal_mask',
+    'dot_product_attention',
+    'padding_mask',
+    'sinusoidal_positions',
+]

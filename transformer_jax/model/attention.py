@@ -1,0 +1,170 @@
+"""Scaled dot-product and multi-head attention (paper, section 3.2)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+# Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
+projection_init = nn.initializers.variance_scaling(
+    1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(1, 2)
+)
+output_init = nn.initializers.variance_scaling(
+    1.0, 'fan_avg', 'uniform', in_axis=(0, 1), out_axis=2
+)
+
+
+def padding_mask(tokens: jax.Array, pad_id: int = 0) -> jax.Array:
+    """Marks real tokens, for every query alike.
+
+    Args:
+      tokens: [B, S] token ids.
+      pad_id: the id that stands for nothing.
+
+    Returns:
+      [B, 1, 1, S] bool, True where a query may look.
+    """
+    return (tokens != pad_id)[:, None, None, :]
+
+
+def causal_mask(length: int) -> jax.Array:
+    """Lets a position see itself and what is before it (section 3.2.3).
+
+    Args:
+      length: T, positions.
+
+    Returns:
+      [1, 1, T, T] bool, True where the query (third axis) may look at the key (fourth axis).
+    """
+    return jnp.tril(jnp.ones((length, length), dtype=bool))[None, None]
+
+
+def dot_product_attention(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """softmax(Q K^T / sqrt(d_k)) V (equation 1), with the softmax in float32.
+
+    Args:
+      query: [B, T, N, H] queries.
+      key: [B, S, N, H] keys.
+      value: [B, S, N, Hv] values.
+      mask: bool, broadcastable to [B, N, T, S]; True where the query may look. A query that may
+        look nowhere gets zeros, never NaN.
+
+    Returns:
+      The attended values [B, T, N, Hv] and the attention weights [B, N, T, S] (float32).
+    """
+    scores_BNTS = jnp.einsum(
+        'BTNH,BSNH->BNTS', query, key, preferred_element_type=jnp.float32
+    ) * (query.shape[-1] ** -0.5)
+    if mask is None:
+        weights_BNTS = jax.nn.softmax(scores_BNTS, axis=-1)
+    else:
+        # A finite low score keeps the softmax and its gradient free of NaN where all is masked;
+        # the second `where` turns what it leaves there, a uniform row, into zeros.
+        low = jnp.finfo(jnp.float32).min
+        weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, low), axis=-1)
+        weights_BNTS = jnp.where(mask, weights_BNTS, 0.0)
+    output_BTNH = jnp.einsum('BNTS,BSNH->BTNH', weights_BNTS.astype(value.dtype), value)
+    return output_BTNH, weights_BNTS
+
+
+class KVCache(NamedTuple):
+    """Keys and values of positions already seen, of one attention module.
+
+    Attributes:
+      key: [B, S, N, H].
+      value: [B, S, N, Hv].
+    """
+
+    key: jax.Array
+    value: jax.Array
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention (section 3.2.2); its projections have no bias, as in the paper.
+
+    Attributes:
+      num_heads: N.
+      key_size: H of queries and keys, d_k in the paper; None means D / N.
+      value_size: H of values, d_v in the paper; None means D / N.
+      dtype: of the matrix products; parameters and softmax are float32.
+
+    The attention weights [B, N, T, S] are sown as 'attention_weights' in the collection
+    'intermediates', for those who make it mutable.
+    """
+
+    num_heads: int
+    key_size: int | None = None
+    value_size: int | None = None
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        memory: jax.Array | KVCache | None = None,
+        mask: jax.Array | None = None,
+        *,
+        cache: KVCache | None = None,
+        position: jax.Array | None = None,
+    ) -> tuple[jax.Array, KVCache]:
+        """Attends from `x` to itself, or to `memory`.
+
+        Args:
+          x: [B, T, D] what asks.
+          memory: [B, S, D] what is looked at, or the `KVCache` an earlier call made of it; None
+            for self-attention.
+          mask: bool, broadcastable to [B, N, T, S], True where a query may look.
+          cache: for self-attention one position at a time (T = 1): keys and values so far.
+          position: int32 scalar, where in `cache` this position goes; positions after it are not
+            looked at.
+
+        Returns:
+          [B, T, D], and the keys and values looked at, to be handed in again: as `cache` for
+          self-attention, as `memory` for the rest.
+
+        Raises:
+          ValueError: if D is not divisible by num_heads and no sizes are given, if `cache` comes
+            without `position`, or with a memory, a mask or more than one position.
+        """
+        model_size = x.shape[-1]
+        if not (self.key_size and self.value_size) and model_size % self.num_heads:
+            raise ValueError(
+                f'the width {model_size} is not divisible by num_heads={self.num_heads}: '
+                'give key_size and value_size, or another num_heads.'
+            )
+        if (cache is None) != (position is None):
+            raise ValueError('cache and position belong together: give both or neither.')
+        if cache is not None and (memory is not None or mask is not None or x.shape[1] != 1):
+            raise ValueError('with a cache there is neither memory nor mask, and one position.')
+        key_size = self.key_size or model_size // self.num_heads
+        value_size = self.value_size or model_size // self.num_heads
+
+        def project(name: str, x_BTD: jax.Array, size: int) -> jax.Array:
+            shape = (model_size, self.num_heads, size)
+            kernel_DNH = self.param(name, projection_init, shape, jnp.float32)
+            return jnp.einsum(
+                'BTD,DNH->BTNH', x_BTD.astype(self.dtype), kernel_DNH.astype(self.dtype)
+            )
+
+        query_BTNH = project('query', x, key_size)
+        if isinstance(memory, KVCache):
+            seen = memory
+        else:
+            source = x if memory is None else memory
+            seen = KVCache(project('key', source, key_size), project('value', source, value_size))
+        if cache is not None:
+            seen = KVCache(
+                lax.dynamic_update_slice_in_dim(cache.key, seen.key, position, axis=1),
+                lax.dynamic_update_slice_in_dim(cache.value, seen.value, position, axis=1),
+            )
+            mask = (jnp.arange(seen.key.shape[1]) <= position)[None, None, None, :]
+
+        output_BTNH, weights_BNTS = dot_product_attention(query_BTNH, seen.key, seen.value, mask)
+        self.sow('intermediates', 'attention_weights', weights_BNTS)
+        shape = (self.num_heads, value_size, model_size)
+        kernel_NHD = self.param('output', output_init, shape, jnp.float32)
+        return jnp.einsum('BTNH,NHD->BTD', output_BTNH, kernel_NHD.astype(self.dtype)), seen

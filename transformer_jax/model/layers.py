@@ -1,0 +1,174 @@
+"""Feed-forward, residual connection with its norm, and the two kinds of layer (section 3.1)."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from transformer_jax.config import ModelConfig
+from transformer_jax.model.attention import KVCache, MultiHeadAttention
+
+
+def compute_dtype(config: ModelConfig) -> jnp.dtype:
+    """The dtype of matrix products: 'auto' is bfloat16 on accelerators, float32 on the CPU."""
+    if config.dtype == 'auto':
+        return jnp.float32 if jax.default_backend() == 'cpu' else jnp.bfloat16
+    return jnp.dtype(config.dtype)
+
+
+def layer_norm(name: str | None = None) -> nn.LayerNorm:
+    """Layer norm in float32, whatever the compute dtype."""
+    return nn.LayerNorm(epsilon=1e-6, dtype=jnp.float32, name=name)
+
+
+def attention(config: ModelConfig, name: str) -> MultiHeadAttention:
+    """Multi-head attention of the config's sizes."""
+    return MultiHeadAttention(
+        config.num_heads, config.key_size, config.value_size, compute_dtype(config), name=name
+    )
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2 (equation 2).
+
+    Attributes:
+      d_ff: F, the inner width.
+      dtype: of the matrix products.
+    """
+
+    d_ff: int
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[B, T, D] to [B, T, D], each position by itself."""
+        init = nn.initializers.xavier_uniform()
+        hidden_BTF = nn.Dense(self.d_ff, dtype=self.dtype, kernel_init=init, name='inner')(x)
+        return nn.Dense(x.shape[-1], dtype=self.dtype, kernel_init=init, name='outer')(
+            nn.relu(hidden_BTF)
+        )
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))), or x + Dropout(Sublayer(LayerNorm(x))) for 'pre'.
+
+    Attributes:
+      dropout_rate: of the residual dropout (section 5.4).
+      norm: 'post' (the paper) or 'pre'.
+    """
+
+    dropout_rate: float
+    norm: str = 'post'
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, sublayer: Callable[[jax.Array], jax.Array], *, deterministic: bool
+    ) -> jax.Array:
+        """Wraps `sublayer`, a function from [B, T, D] to [B, T, D], around `x` [B, T, D]."""
+        norm = layer_norm('norm')
+        dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
+        if self.norm == 'pre':
+            return x + dropout(sublayer(norm(x))).astype(x.dtype)
+        # The sum is taken in float32: a residual stream in bfloat16 loses small updates.
+        return norm(x + dropout(sublayer(x)).astype(jnp.float32))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward, each in a residual connection.
+
+    Attributes:
+      config: sizes, dropout and norm.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, mask: jax.Array | None = None, *, deterministic: bool = True
+    ) -> jax.Array:
+        """One layer.
+
+        Args:
+          x: [B, S, D].
+          mask: bool, broadcastable to [B, N, S, S], True where a query may look.
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
+
+        Returns:
+          [B, S, D].
+        """
+        config = self.config
+        self_attention = attention(config, 'self_attention')
+        feed_forward = FeedForward(config.d_ff, compute_dtype(config), name='feed_forward')
+        rate, norm = config.dropout_rate, config.norm
+        x = Residual(rate, norm, name='self_attention_residual')(
+            x, lambda y: self_attention(y, mask=mask)[0], deterministic=deterministic
+        )
+        return Residual(rate, norm, name='feed_forward_residual')(
+            x, feed_forward, deterministic=deterministic
+        )
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention over the encoder's output, then feed-forward.
+
+    Attributes:
+      config: sizes, dropout and norm.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        memory: jax.Array | KVCache,
+        self_mask: jax.Array | None = None,
+        memory_mask: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+        cache: KVCache | None = None,
+        position: jax.Array | None = None,
+    ) -> tuple[jax.Array, KVCache, KVCache]:
+        """One layer.
+
+        Args:
+          x: [B, T, D]; with `cache`, [B·K, 1, D], K rows for each row of `memory`.
+          memory: [B, S, D], the encoder's output, or the `KVCache` of it from an earlier call.
+          self_mask: bool, broadcastable to [B, N, T, T].
+          memory_mask: bool, broadcastable to [B, N, T, S].
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
+          cache: keys and values of the positions before this one (see MultiHeadAttention).
+          position: int32 scalar, this position.
+
+        Returns:
+          The output, shaped as `x`, and the keys and values of self-attention and of the memory.
+        """
+        config = self.config
+        self_attention = attention(config, 'self_attention')
+        cross_attention = attention(config, 'cross_attention')
+        feed_forward = FeedForward(config.d_ff, compute_dtype(config), name='feed_forward')
+        rate, norm = config.dropout_rate, config.norm
+        seen = {}
+
+        def attend_self(y: jax.Array) -> jax.Array:
+            y, seen['self'] = self_attention(y, mask=self_mask, cache=cache, position=position)
+            return y
+
+        def attend_memory(y: jax.Array) -> jax.Array:
+            # Hypotheses of one sentence are so many queries on one memory: it is never copied.
+            rows = (memory.key if isinstance(memory, KVCache) else memory).shape[0]
+            queries = y.reshape(rows, -1, y.shape[-1])
+            out, seen['memory'] = cross_attention(queries, memory, memory_mask)
+            return out.reshape(y.shape)
+
+        x = Residual(rate, norm, name='self_attention_residual')(
+            x, attend_self, deterministic=deterministic
+        )
+        x = Residual(rate, norm, name='cross_attention_residual')(
+            x, attend_memory, deterministic=deterministic
+        )
+        x = Residual(rate, norm, name='feed_forward_residual')(
+            x, feed_forward, deterministic=deterministic
+        )
+        return x, seen['self'], seen['memory']

@@ -1,0 +1,258 @@
+"""The whole Transformer (paper, figure 1)."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from transformer_jax.config import ModelConfig
+from transformer_jax.model.attention import KVCache, causal_mask, padding_mask
+from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
+from transformer_jax.model.positions import sinusoidal_positions
+
+# One KVCache per decoder layer.
+Cache = tuple[KVCache, ...]
+
+
+def check_positions(config: ModelConfig, length: int) -> None:
+    """Raises a ValueError if `length` positions are more than the learned table has."""
+    if config.positions == 'learned' and length > config.max_positions:
+        raise ValueError(
+            f'{length} positions are more than the {config.max_positions} '
+            'learned ones (model.max_positions).'
+        )
+
+
+class Positions(nn.Module):
+    """Adds positions to embeddings, then dropout (sections 3.5 and 5.4).
+
+    Attributes:
+      config: `positions`, `max_positions` and `dropout_rate`.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array, positions: jax.Array, *, deterministic: bool) -> jax.Array:
+        """[B, T, D] embeddings and [T] int positions to [B, T, D].
+
+        Raises:
+          ValueError: if there are more positions than the learned table has.
+        """
+        config = self.config
+        if config.positions == 'sinusoidal':
+            encoding_TD = sinusoidal_positions(positions, config.d_model)
+        else:
+            check_positions(config, x.shape[1])
+            shape = (config.max_positions, config.d_model)
+            init = nn.initializers.normal(config.d_model**-0.5)
+            encoding_TD = self.param('table', init, shape, jnp.float32)[positions]
+        x = x + encoding_TD[None]
+        return nn.Dropout(config.dropout_rate, deterministic=deterministic)(x)
+
+
+class Encoder(nn.Module):
+    """N encoder layers over embedded tokens.
+
+    Attributes:
+      config: the sizes.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, mask: jax.Array | None = None, *, deterministic: bool = True
+    ) -> jax.Array:
+        """[B, S, D] scaled embeddings and a [B, 1, 1, S] mask to [B, S, D]."""
+        x = Positions(self.config, name='positions')(
+            x, jnp.arange(x.shape[1]), deterministic=deterministic
+        )
+        for layer in range(self.config.num_layers):
+            x = EncoderLayer(self.config, name=f'layer_{layer}')(
+                x, mask, deterministic=deterministic
+            )
+        # With norms inside the residual branches nothing has normalised the sum at the end.
+        return layer_norm('norm')(x) if self.config.norm == 'pre' else x
+
+
+class Decoder(nn.Module):
+    """N decoder layers over embedded tokens.
+
+    Attributes:
+      config: the sizes.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        memory: jax.Array | Cache,
+        memory_mask: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+        cache: Cache | None = None,
+        position: jax.Array | None = None,
+    ) -> tuple[jax.Array, Cache, Cache]:
+        """All positions at once, or with `cache` one position.
+
+        Args:
+          x: [B, T, D] scaled embeddings; with `cache`, [B·K, 1, D].
+          memory: [B, S, D], the encoder's output, or the keys and values of it per layer that an
+            earlier call returned.
+          memory_mask: [B, 1, 1, S] bool.
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
+          cache: keys and values of self-attention per layer.
+          position: int32 scalar, this position, counted from 0.
+
+        Returns:
+          The output, shaped as `x`; the keys and values of self-attention per layer; those of the
+          memory per layer.
+        """
+        if cache is None:
+            positions, self_mask = jnp.arange(x.shape[1]), causal_mask(x.shape[1])
+        else:
+            positions, self_mask = position[None], None
+        x = Positions(self.config, name='positions')(x, positions, deterministic=deterministic)
+        self_caches, memory_caches = [], []
+        for layer in range(self.config.num_layers):
+            x, self_cache, memory_cache = DecoderLayer(self.config, name=f'layer_{layer}')(
+                x,
+                memory[layer] if isinstance(memory, tuple) else memory,
+                self_mask,
+                memory_mask,
+                deterministic=deterministic,
+                cache=None if cache is None else cache[layer],
+                position=position,
+            )
+            self_caches.append(self_cache)
+            memory_caches.append(memory_cache)
+        if self.config.norm == 'pre':
+            x = layer_norm('norm')(x)
+        return x, tuple(self_caches), tuple(memory_caches)
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder, and one matrix for both embeddings and the output (section 3.4).
+
+    Token id 0 is padding and also what the decoder starts from.
+
+    Attributes:
+      config: the sizes; the default is the paper's base model.
+      vocab_size: V, of the vocabulary that both languages share.
+    """
+
+    config: ModelConfig
+    vocab_size: int
+
+    def setup(self):
+        # Times sqrt(D) on the way in this gives unit variance, and as it is sane logits going out.
+        self.embedding = self.param(
+            'embedding',
+            nn.initializers.normal(self.config.d_model**-0.5),
+            (self.vocab_size, self.config.d_model),
+            jnp.float32,
+        )
+        self.encoder = Encoder(self.config)
+        self.decoder = Decoder(self.config)
+
+    def __call__(
+        self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
+    ) -> jax.Array:
+        """Scores every next token.
+
+        Args:
+          source: [B, S] int32 ids, 0 where there is nothing.
+          target_inputs: [B, T] int32 ids, the target shifted right.
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
+
+        Returns:
+          [B, T, V] float32 logits.
+        """
+        memory = self.encode(source, deterministic=deterministic)
+        x_BTD, _, _ = self.decoder(
+            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
+        )
+        return self._logits(x_BTD)
+
+    def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        """[B, S] int32 ids to the encoder's output [B, S, D]."""
+        return self.encoder(
+            self._embed(source), padding_mask(source), deterministic=deterministic
+        )
+
+    def start_decoding(
+        self, source: jax.Array, hypotheses: int, length: int
+    ) -> tuple[Cache, Cache]:
+        """Encodes `source` and makes room for decoding it.
+
+        Args:
+          source: [B, S] int32 ids.
+          hypotheses: K, hypotheses per sentence.
+          length: T, most tokens of an output.
+
+        Returns:
+          An empty cache for `decode_step`, whose arrays are [B·K, T, N, H], and the encoder's
+          output as keys and values per layer, [B, S, N, H].
+
+        Raises:
+          ValueError: if there are fewer learned positions than `length`.
+        """
+        config = self.config
+        check_positions(config, length)
+        rows, dtype = source.shape[0] * hypotheses, compute_dtype(config)
+        shape = (rows, length, config.num_heads)
+        cache = tuple(
+            KVCache(
+                jnp.zeros((*shape, config.key_size), dtype),
+                jnp.zeros((*shape, config.value_size), dtype),
+            )
+            for _ in range(config.num_layers)
+        )
+        # A step whose output is not used, for the keys and values that each layer makes of the
+        # memory; compiled, nothing else of it remains.
+        start = self._embed(jnp.zeros((source.shape[0], 1), jnp.int32))
+        _, _, memory = self.decoder(start, self.encode(source), padding_mask(source))
+        return cache, memory
+
+    def decode_step(
+        self,
+        tokens: jax.Array,
+        position: jax.Array,
+        cache: Cache,
+        memory: Cache,
+        source: jax.Array,
+    ) -> tuple[jax.Array, Cache]:
+        """Scores the token after `position`, given those up to it.
+
+        Args:
+          tokens: [B·K] int32, the newest token of each hypothesis, 0 at the start.
+          position: int32 scalar, its position, counted from 0.
+          cache: from `start_decoding` or the step before.
+          memory: from `start_decoding`.
+          source: [B, S] int32 ids.
+
+        Returns:
+          [B·K, V] float32 logits and the new cache.
+        """
+        x_BTD, cache, _ = self.decoder(
+            self._embed(tokens[:, None]),
+            memory,
+            padding_mask(source),
+            cache=cache,
+            position=position,
+        )
+        return self._logits(x_BTD)[:, 0], cache
+
+    def _embed(self, tokens_BT: jax.Array) -> jax.Array:
+        return self.embedding[tokens_BT] * self.config.d_model**0.5
+
+    def _logits(self, x_BTD: jax.Array) -> jax.Array:
+        dtype = compute_dtype(self.config)
+        return jnp.einsum(
+            'BTD,VD->BTV',
+            x_BTD.astype(dtype),
+            self.embedding.astype(dtype),
+            preferred_element_type=jnp.float32,
+        )

@@ -1,0 +1,40 @@
+"""Progress and messages on stderr: a bar at a terminal, a plain line now and then in a log file."""
+
+import logging
+import sys
+
+from tqdm import tqdm
+
+
+def progress_bar(what: str, *, total: int | None = None, initial: int = 0, unit: str = ' it') -> tqdm:
+    """A tqdm bar on stderr; in a log file it is a new line every ten seconds."""
+    terminal = sys.stderr.isatty()
+    count = '{n_fmt}' if total is None else '{n_fmt}/{total_fmt}'
+    return tqdm(
+        desc=what,
+        total=total,
+        initial=initial,
+        unit=unit,
+        mininterval=0.2 if terminal else 10.0,
+        # A step may take longer than that: then each one is shown, without a guess at how many fit.
+        miniters=1,
+        dynamic_ncols=terminal,
+        file=sys.stderr,
+        # Without a terminal nothing overwrites a line, so each refresh begins a new one.
+        bar_format=None if terminal else f'{{desc}}: {count} [{{elapsed}}<{{remaining}}{{postfix}}]\n',
+    )
+
+
+class _Handler(logging.Handler):
+    """Prints above a bar, not into it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stderr)
+
+
+def show_messages() -> None:
+    """Has the package's messages appear on stderr, each a plain line."""
+    logger = logging.getLogger('transformer_jax')
+    logger.setLevel(logging.INFO)
+    logger.handlers = [_Handler()]
+    logger.propagate = False

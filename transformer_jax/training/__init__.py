@@ -1,0 +1,1 @@
+"""Loss, optimizer, train state, training step and checkpoints."""

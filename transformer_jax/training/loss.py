@@ -1,0 +1,56 @@
+"""Label-smoothed cross-entropy (paper, section 5.4; Szegedy et al., 2016, section 7)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class LossSums(NamedTuple):
+    """Sums over target tokens; whoever wants a mean divides once, at the end.
+
+    Attributes:
+      loss: [] float32, label-smoothed cross-entropy, in nats.
+      nll: [] float32, negative log-likelihood, in nats; exp(nll / tokens) is the perplexity.
+      tokens: [] int32, target tokens, the end marks included.
+    """
+
+    loss: jax.Array
+    nll: jax.Array
+    tokens: jax.Array
+
+    @classmethod
+    def zero(cls) -> 'LossSums':
+        """Nothing summed yet."""
+        return cls(jnp.float32(0), jnp.float32(0), jnp.int32(0))
+
+    def __add__(self, other: 'LossSums') -> 'LossSums':
+        return LossSums(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+def label_smoothed_loss(
+    logits: jax.Array, targets: jax.Array, label_smoothing: float = 0.0
+) -> LossSums:
+    """Cross-entropy against (1 - eps) on the target and eps spread evenly over the vocabulary.
+
+    Args:
+      logits: [B, T, V].
+      targets: [B, T] int32 ids; 0 is padding and counts for nothing.
+      label_smoothing: eps, from 0 to 1.
+
+    Returns:
+      `LossSums` over all real targets.
+    """
+    logits_BTV = logits.astype(jnp.float32)
+    normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
+    target_BT = jnp.take_along_axis(logits_BTV, targets[..., None], axis=-1)[..., 0]
+    nll_BT = normalizer_BT - target_BT
+    # -mean over v of log p(v), without ever making the log-probabilities.
+    uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)
+    loss_BT = (1.0 - label_smoothing) * nll_BT + label_smoothing * uniform_BT
+    real_BT = targets != 0
+    return LossSums(
+        jnp.sum(jnp.where(real_BT, loss_BT, 0.0)),
+        jnp.sum(jnp.where(real_BT, nll_BT, 0.0)),
+        jnp.sum(real_BT, dtype=jnp.int32),
+    )

@@ -1,0 +1,32 @@
+"""Adam with the paper's learning-rate schedule, in optax (section 5.3)."""
+
+import jax.numpy as jnp
+import optax
+
+from transformer_jax.config import OptimizerConfig
+
+
+def noam_schedule(d_model: int, warmup_steps: int, scale: float = 1.0) -> optax.Schedule:
+    """scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (equation 3).
+
+    Args:
+      d_model: width of the model.
+      warmup_steps: steps of linear rise; the peak is scale / sqrt(d_model · warmup_steps).
+      scale: factor on the whole schedule.
+
+    Returns:
+      A function from the count of updates already made (0 at the first) to the learning rate of
+      the next one: the paper counts steps from 1.
+    """
+
+    def schedule(count):
+        step = jnp.asarray(count, jnp.float32) + 1.0
+        return scale * d_model**-0.5 * jnp.minimum(step**-0.5, step * warmup_steps**-1.5)
+
+    return schedule
+
+
+def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
+    """Adam(0.9, 0.98, 1e-9) under the schedule, as the config has them."""
+    schedule = noam_schedule(d_model, config.warmup_steps, config.learning_rate_scale)
+    return optax.adam(schedule, b1=config.beta1, b2=config.beta2, eps=config.epsilon)

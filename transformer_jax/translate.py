@@ -1,0 +1,143 @@
+"""Translates lines of text: python -m transformer_jax.translate --workdir=DIR."""
+
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from transformer_jax import command
+from transformer_jax.cache import cache_folder, keep_compiled_programs
+from transformer_jax.errors import UserError
+from transformer_jax.translator import Sampling, Translator
+
+_CHUNK = 4096  # lines sorted by length together
+_BAR_FROM = 200  # lines that are worth a progress bar
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Reads lines, writes their translations in the same order."""
+    parser = command.Parser(
+        prog='python -m transformer_jax.translate',
+        description='Translates a line in to a line out, in order; an empty line stays empty.\n'
+        'Reads stdin and writes stdout unless told otherwise; at a terminal it answers each line.',
+    )
+    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    parser.add_argument('--input', help='file to read instead of stdin')
+    parser.add_argument('--output', help='file to write instead of stdout')
+    parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
+    parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
+    parser.add_argument('--n_best', type=int, default=1, help='outputs per line (default: 1)')
+    parser.add_argument('--scores', action='store_true', help='put score and a tab before each')
+    parser.add_argument('--sample', action='store_true', help='draw outputs instead of searching')
+    parser.add_argument('--temperature', type=float, default=1.0, help='of --sample (default: 1)')
+    parser.add_argument('--top_k', type=int, default=0, help='of --sample (default: 0, all)')
+    parser.add_argument('--top_p', type=float, default=1.0, help='of --sample (default: 1, all)')
+    parser.add_argument('--seed', type=int, default=0, help='of --sample (default: 0)')
+    parser.add_argument('--checkpoints', type=int, help='latest ones to average')
+    flags = parser.parse_args(arguments)
+
+    sampling = None
+    if flags.sample:
+        sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.seed)
+    with contextlib.ExitStack() as stack:
+        source = _open_input(flags.input, stack)
+        keep_compiled_programs(cache_folder())
+        translator = Translator.load(flags.workdir, checkpoints=flags.checkpoints)
+        options = {
+            'beam_size': flags.beam_size,
+            'length_penalty': flags.length_penalty,
+            'n_best': flags.n_best,
+            'sampling': sampling,
+        }
+        translator.translate([], **options)  # a bad option shows before any output is begun
+        output = _Output(flags.output, stack)
+        interactive = flags.input is None and sys.stdin.isatty()
+        lines = _lines(source, flags.input or 'stdin', prompt=interactive)
+        first = 1
+        while chunk := list(itertools.islice(lines, 1 if interactive else _CHUNK)):
+            progress = len(chunk) >= _BAR_FROM
+            results = translator.translate(chunk, first_line=first, progress=progress, **options)
+            for outputs in results:
+                for found in outputs:
+                    score = f'{found.score:.4f}\t' if flags.scores else ''
+                    output.write(f'{score}{found.text}')
+            output.flush()
+            first += len(chunk)
+        output.commit()
+
+
+def read_lines(path: str, flag: str) -> list[str]:
+    """All lines of a UTF-8 text file.
+
+    Raises:
+      UserError: if it cannot be read or is not UTF-8; `flag` is what the message calls it.
+    """
+    with contextlib.ExitStack() as stack:
+        return list(_lines(_open_input(path, stack, flag), path))
+
+
+def _open_input(path: str | None, stack: contextlib.ExitStack, flag: str = '--input') -> BinaryIO:
+    if path is None:
+        return sys.stdin.buffer
+    try:
+        return stack.enter_context(Path(path).expanduser().open('rb'))
+    except OSError as error:
+        raise UserError(
+            f'{flag}={path!r} cannot be read ({error.strerror}): give a text file, '
+            'a sentence a line.'
+        ) from error
+
+
+def _lines(source: BinaryIO, name: str, prompt: bool = False) -> Iterator[str]:
+    """Lines as text, split at newlines only: other marks may stand inside a sentence."""
+    for number in itertools.count(1):
+        if prompt:
+            print('> ', end='', file=sys.stderr, flush=True)
+        line = source.readline()
+        if not line:
+            return
+        try:
+            text = line.decode('utf-8').rstrip('\n').removesuffix('\r')
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f'{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line): '
+                'convert the text to UTF-8.'
+            ) from error
+        yield text.removeprefix('\ufeff') if number == 1 else text
+
+
+class _Output:
+    """Lines out; a file gets its name when it is whole, so that an error leaves an old one be."""
+
+    def __init__(self, path: str | None, stack: contextlib.ExitStack):
+        self._path = None if path is None else Path(path).expanduser()
+        if self._path is None:
+            sys.stdout.reconfigure(encoding='utf-8')
+            self._file = sys.stdout
+            return
+        self._partial = self._path.with_name(f'{self._path.name}.partial')
+        try:
+            self._file = stack.enter_context(self._partial.open('w', encoding='utf-8'))
+        except OSError as error:
+            raise UserError(
+                f'--output={path!r} cannot be written ({error.strerror}): choose another place.'
+            ) from error
+        stack.callback(self._partial.unlink, missing_ok=True)
+
+    def write(self, line: str) -> None:
+        self._file.write(' '.join(line.split('\n')) + '\n')
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def commit(self) -> None:
+        self.flush()
+        if self._path is not None:
+            os.replace(self._partial, self._path)
+
+
+if __name__ == '__main__':
+    command.run(main)

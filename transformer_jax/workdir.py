@@ -1,0 +1,103 @@
+"""The work directory of a run: self-contained, so that it can be moved and still translates.
+
+    config.json         the config, and a fingerprint of the data
+    vocabulary.model    the SentencePiece model
+    checkpoints/        orbax
+    metrics.jsonl       one JSON object a line
+    tensorboard/        the same for TensorBoard
+    results.json        what the finished run reached
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from transformer_jax.config import Config
+from transformer_jax.errors import UserError
+
+
+class Workdir:
+    """Names and reads the parts of a work directory.
+
+    Attributes:
+      path: the folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path).expanduser()
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.path / 'checkpoints'
+
+    @property
+    def vocabulary(self) -> Path:
+        """The SentencePiece model file."""
+        return self.path / 'vocabulary.model'
+
+    @property
+    def metrics(self) -> Path:
+        """The JSON-lines file of metrics."""
+        return self.path / 'metrics.jsonl'
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard's event files."""
+        return self.path / 'tensorboard'
+
+    def check_writable(self) -> None:
+        """Raises a UserError unless this folder exists, or can be made, and written to."""
+        nearest = self.path
+        while not nearest.exists() and nearest != nearest.parent:
+            nearest = nearest.parent
+        if not nearest.is_dir():
+            raise UserError(
+                f'workdir={str(self.path)!r} cannot be a folder, since {nearest} is a file: '
+                'choose another --workdir.'
+            )
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise UserError(
+                f'workdir={str(self.path)!r} is not writable: '
+                'choose another --workdir or change its permissions.'
+            )
+
+    def read_config(self) -> tuple[Config, str] | None:
+        """The config and the fingerprint of the data; None where no run has begun.
+
+        Raises:
+          UserError: if config.json is there but cannot be read.
+        """
+        path = self.path / 'config.json'
+        try:
+            saved = json.loads(path.read_text(encoding='utf-8'))
+            return Config.from_mapping(saved['config']), saved['data_fingerprint']
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f'workdir={str(self.path)!r} has a config.json that cannot be read ({error}): '
+                'restore the file or choose another --workdir.'
+            ) from error
+
+    def write_config(self, config: Config, data_fingerprint: str) -> None:
+        """Writes config.json, whole or not at all."""
+        saved = {'config': config.to_dict(), 'data_fingerprint': data_fingerprint}
+        self._write_json('config.json', saved)
+
+    def read_results(self) -> dict[str, Any] | None:
+        """What the finished run reached; None where it has not finished."""
+        try:
+            return json.loads((self.path / 'results.json').read_text(encoding='utf-8'))
+        except (OSError, ValueError):
+            return None
+
+    def write_results(self, results: dict[str, Any]) -> None:
+        """Writes results.json, whole or not at all."""
+        self._write_json('results.json', results)
+
+    def _write_json(self, name: str, value: Any) -> None:
+        partial = self.path / f'{name}.partial'
+        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
+        os.replace(partial, self.path / name)
