@@ -2,8 +2,8 @@
 
     python -m transformer_jax.main --config=configs/base.py
 
-63,045,632 parameters with 37,000 shared pieces. The paper trained it for 12 hours on eight P100 GPUs
-to 27.3 BLEU on newstest2014. TFDS fetches the corpus (4.5 million pairs) at the first start;
+63,045,632 parameters with 37,000 shared pieces. The paper trained it for 12 hours on eight P100
+GPUs to 27.3 BLEU on newstest2014. TFDS fetches the corpus (4.5 million pairs) at the first start;
 validation is newstest2013, test newstest2014.
 """
 

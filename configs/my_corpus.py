@@ -21,8 +21,8 @@ def get_config():
     config.data.target_language = 'fr'
     config.data.train_source = 'my_corpus/train.en'
     config.data.train_target = 'my_corpus/train.fr'
-    # With files of your own for dev and test, name them here. Left empty, as many pairs as below are
-    # held out of the training files, and none of their source sentences is trained on.
+    # With files of your own for dev and test, name them here. Left empty, as many pairs as below
+    # are held out of the training files, and none of their source sentences is trained on.
     config.data.dev_source = ''
     config.data.dev_target = ''
     config.data.test_source = ''
@@ -36,8 +36,8 @@ def get_config():
     config.data.vocab_size = 10_000
 
     # --- The model -------------------------------------------------------------------------------
-    # Small corpora want small models: these sizes suit some 100,000 pairs. For millions of pairs and
-    # a GPU take the paper's base: 6 layers, d_model 512, d_ff 2048, 8 heads, dropout 0.1.
+    # Small corpora want small models: these sizes suit some 100,000 pairs. For millions of pairs
+    # and a GPU take the paper's base: 6 layers, d_model 512, d_ff 2048, 8 heads, dropout 0.1.
     config.model.num_layers = 4
     config.model.d_model = 256
     config.model.d_ff = 1024

@@ -4,8 +4,8 @@ import os
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # before jax chooses a backend
 
-import jax  # noqa: E402
-import pytest  # noqa: E402
+import jax
+import pytest
 
 jax.config.update('jax_num_cpu_devices', 8)
 # A [D] silently added to a [B, D] is how a transposed axis goes unnoticed.

@@ -1,7 +1,7 @@
 """Every setting of a run, its default (the base model of the paper) and what it may be.
 
-A config file builds an `ml_collections.ConfigDict` from `Config().to_config_dict()` and changes what
-it wants; `Config.from_mapping` turns that into the frozen `Config` that all code below reads.
+A config file builds an `ml_collections.ConfigDict` from `Config().to_config_dict()` and changes
+what it wants; `Config.from_mapping` turns that into the frozen `Config` that all code below reads.
 """
 
 import dataclasses
@@ -323,11 +323,24 @@ _SECTIONS = {
 # What may change between two starts of one run: none of it alters the steps already taken. Where
 # the data lie is free, since a fingerprint of their content is compared.
 _FREE = (
-    'train.steps train.log_every train.eval_every train.checkpoint_every train.keep '
-    'train.patience train.eval_beam_size data.cache_dir data.data_dir data.manual_dir '
-    'data.vocabulary data.train_source data.train_target data.dev_source data.dev_target '
-    'data.test_source data.test_target'
-).split()
+    'train.steps',
+    'train.log_every',
+    'train.eval_every',
+    'train.checkpoint_every',
+    'train.keep',
+    'train.patience',
+    'train.eval_beam_size',
+    'data.cache_dir',
+    'data.data_dir',
+    'data.manual_dir',
+    'data.vocabulary',
+    'data.train_source',
+    'data.train_target',
+    'data.dev_source',
+    'data.dev_target',
+    'data.test_source',
+    'data.test_target',
+)
 _FREE_SECTIONS = ('decode',)
 
 

@@ -19,8 +19,8 @@ def main(arguments: Sequence[str]) -> None:
     """Translates a test set and prints its scores."""
     parser = command.Parser(
         prog='python -m transformer_jax.evaluate',
-        description='Translates and scores: BLEU and chrF with their sacreBLEU signatures, loss and '
-        'perplexity.\nNothing is left out, however long.',
+        description='Translates and scores: BLEU and chrF with their sacreBLEU signatures, loss\n'
+        'and perplexity. Nothing is left out, however long.',
     )
     parser.add_argument('--workdir', required=True, help='folder of a trained run')
     parser.add_argument('--source', help="source text file (default: the run's own test set)")

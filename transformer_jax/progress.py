@@ -6,9 +6,12 @@ import sys
 from tqdm import tqdm
 
 
-def progress_bar(what: str, *, total: int | None = None, initial: int = 0, unit: str = ' it') -> tqdm:
+def progress_bar(
+    what: str, *, total: int | None = None, initial: int = 0, unit: str = ' it'
+) -> tqdm:
     """A tqdm bar on stderr; in a log file it is a new line every ten seconds."""
     terminal = sys.stderr.isatty()
+    times = '[{elapsed}<{remaining}{postfix}]'
     count = '{n_fmt}' if total is None else '{n_fmt}/{total_fmt}'
     return tqdm(
         desc=what,
@@ -21,7 +24,7 @@ def progress_bar(what: str, *, total: int | None = None, initial: int = 0, unit:
         dynamic_ncols=terminal,
         file=sys.stderr,
         # Without a terminal nothing overwrites a line, so each refresh begins a new one.
-        bar_format=None if terminal else f'{{desc}}: {count} [{{elapsed}}<{{remaining}}{{postfix}}]\n',
+        bar_format=None if terminal else f'{{desc}}: {count} {times}\n',
     )
 
 

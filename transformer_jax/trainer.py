@@ -1,4 +1,4 @@
-"""The run: prepare, compile, train, evaluate, save, and at the end translate and score the test set."""
+"""The run: prepare, compile, train, evaluate, save; at the end translate and score the test set."""
 
 import contextlib
 import dataclasses
@@ -194,13 +194,9 @@ class _Run:
     def _train(self) -> int:
         """Steps until the last, or until patience runs out; returns the number of the last step."""
         config, plan = self.config.train, self.data.plan
-        programs = compile_steps(
-            self.config, self.data.vocabulary.size, plan.buckets, self.mesh
-        )
+        programs = compile_steps(self.config, self.data.vocabulary.size, plan.buckets, self.mesh)
         clock = _Clock()
-        with progress_bar(
-            'Training', total=config.steps, initial=self.start, unit=' steps'
-        ) as bar:
+        with progress_bar('Training', total=config.steps, initial=self.start, unit=' steps') as bar:
             for step, (bucket, batch) in enumerate(self._batches(), self.start + 1):
                 self.state = programs[bucket](self.state, batch)
                 bar.update()

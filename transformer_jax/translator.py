@@ -1,7 +1,7 @@
 """Raw text in, raw text out.
 
-    translator = Translator.load('runs/demo')
-    translator('The cat sleeps.')
+translator = Translator.load('runs/demo')
+translator('The cat sleeps.')
 """
 
 import dataclasses
@@ -270,9 +270,7 @@ class Translator:
         )
 
 
-@functools.partial(
-    jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling')
-)
+@functools.partial(jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling'))
 def _search(
     params: Any,
     source: jax.Array,
@@ -285,10 +283,7 @@ def _search(
     sampling: Sampling | None,
 ) -> Hypotheses:
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
-    if sampling is not None:
-        hypotheses = n_best
-    else:
-        hypotheses = decode.beam_size
+    hypotheses = n_best if sampling is not None else decode.beam_size
     lengths_B = jnp.sum(source != 0, axis=1)
     limits_B = jnp.where(lengths_B > 0, lengths_B + decode.max_extra_length, 1)
     longest = source.shape[1] + decode.max_extra_length

@@ -1,11 +1,11 @@
 """The work directory of a run: self-contained, so that it can be moved and still translates.
 
-    config.json         the config, and a fingerprint of the data
-    vocabulary.model    the SentencePiece model
-    checkpoints/        orbax
-    metrics.jsonl       one JSON object a line
-    tensorboard/        the same for TensorBoard
-    results.json        what the finished run reached
+config.json         the config, and a fingerprint of the data
+vocabulary.model    the SentencePiece model
+checkpoints/        orbax
+metrics.jsonl       one JSON object a line
+tensorboard/        the same for TensorBoard
+results.json        what the finished run reached
 """
 
 import json

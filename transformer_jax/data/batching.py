@@ -1,7 +1,7 @@
 """Buckets and the batch plan: which pairs make up which batch, in pure NumPy.
 
-The plan is a function of the pairs' lengths, the seed and the epoch alone: not of devices, hosts, or
-where a run was stopped. Lengths count tokens with the end mark.
+The plan is a function of the pairs' lengths, the seed and the epoch alone: not of devices, hosts,
+or where a run was stopped. Lengths count tokens with the end mark.
 """
 
 from typing import NamedTuple
@@ -61,8 +61,8 @@ def make_buckets(
 ) -> tuple[Bucket, ...]:
     """Chooses shapes that leave little padding.
 
-    Starts from one shape for all pairs and again and again splits, by source or by target length, the
-    one where a split saves the most positions. A split that would leave a shape without one full
+    Starts from one shape for all pairs and again and again splits, by source or by target length,
+    the one where a split saves the most positions. A split that would leave a shape without one full
     batch is not made.
 
     Args:
@@ -164,7 +164,9 @@ def plan_epoch(
     for index, bucket in enumerate(buckets):
         ids = np.concatenate([*waiting[index], order[smallest == index]]).astype(np.int64)
         full = len(ids) // bucket.rows
-        batches += [Batch(bucket, part) for part in ids[: full * bucket.rows].reshape(full, bucket.rows)]
+        batches += [
+            Batch(bucket, part) for part in ids[: full * bucket.rows].reshape(full, bucket.rows)
+        ]
         left = ids[full * bucket.rows :]
         larger = next(
             (
@@ -218,7 +220,8 @@ class BatchPlan:
         self.batches_per_epoch = len(first)
         positions = sum(b.rows * (b.source_length + b.target_length) for b, _ in first)
         ids = np.concatenate([batch.ids[batch.ids >= 0] for batch in first])
-        self.padding = 1.0 - float(source_lengths[ids].sum() + target_lengths[ids].sum()) / positions
+        tokens = source_lengths[ids].sum() + target_lengths[ids].sum()
+        self.padding = 1.0 - float(tokens) / positions
 
     def epoch(self, epoch: int) -> list[Batch]:
         """The batches of one epoch, in order."""

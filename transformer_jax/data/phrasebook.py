@@ -5,11 +5,10 @@ download. The French is correct (agreement, elision, contraction, choice of past
 mapping from English to French is a function: every English sentence has exactly one translation
 and holds everything needed to find it. Where English says less than French, a convention decides:
 
-* 'I' is one man, 'we' and 'you' (vous) are several people, 'they' is 'ils'. Only after 'because',
-  where 'they' takes up a feminine plural subject, is it 'elles'.
+* 'I' is one man, 'we' and 'you' (vous) are several people, 'they' is 'ils'.
 * 'child', 'doctor', 'teacher', 'baker', 'farmer' and 'friend' are masculine.
 * The simple past is the passé composé ('ate' -> 'a mangé'), but the imparfait for the verbs of
-  state in `STATES` ('slept' -> 'dormait'); 'was eating' is always the imparfait.
+  state ('slept' -> 'dormait'); 'was eating' is always the imparfait.
 
 Every phrase is built in both languages at once. French is held as a tuple of uncontracted words
 ('de', 'le', 'homme') until `spell` joins them ("de l'homme"), because elision and contraction
@@ -30,238 +29,152 @@ HELD_OUT = (
     ),
 )
 
+# --------------------------------------------------------------------------------- tables
 
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-# ---------------------------------------------------------------------------- the dictionary
-
-# kind: 'english french gender', with '/plural' where the plural is irregular.
+# By kind, 'english:french:gender'; an irregular plural follows a slash.
 _NOUNS = {
-    'adult': 'man/men homme m, woman/women femme f, queen reine f, doctor médecin m, '
-    'teacher professeur m, baker boulanger m, nurse infirmière f, farmer fermier m',
-    'child': 'boy garçon m, girl fille f, child/children enfant m',
-    'kin': 'brother frère m, sister sœur f, uncle oncle m, aunt tante f, friend ami m',
-    'animal': 'cat chat m, dog chien m, horse cheval m, bird oiseau m, rabbit lapin m, '
-    'mouse/mice souris f, cow vache f, duck canard m, donkey âne m, wolf/wolves loup m, '
-    'owl hibou/hiboux m',
-    'food': 'apple pomme f, orange orange f, pear poire f, egg œuf m, cake gâteau m, pie tarte f',
-    'mass': 'bread pain m, cheese fromage m, meat viande f',
-    'drink': 'water eau f, milk lait m, tea thé m, coffee café m',
-    'text': 'book livre m, letter lettre f, newspaper journal m, story histoire f, poem poème m',
-    'clothes': 'hat chapeau m, coat manteau m, shirt chemise f, dress robe f, '
-    'scarf/scarves écharpe f',
-    'thing': 'key clé f, cup tasse f, plate assiette f, knife/knives couteau m, lamp lampe f, '
-    'ball ballon m, umbrella parapluie m, clock horloge f, flower fleur f',
-    'container': 'box boîte f, bag sac m, basket panier m, suitcase valise f',
-    'furniture': 'couch canapé m, rug tapis m, table table f, bed lit m, chair chaise f, '
-    'bench banc m',
-    'opening': 'door porte f, window fenêtre f',
-    'vehicle': 'car voiture f, boat bateau m, bicycle vélo m',
-    'building': 'house maison f, castle château m, church église f, hotel hôtel m, '
-    'school école f, hospital hôpital m, station gare f, museum musée m, shop magasin m',
-    'room': 'kitchen cuisine f, bedroom chambre f, office bureau m',
-    'outdoors': 'garden jardin m, park parc m, forest forêt f, field champ m, street rue f, '
-    'market marché m',
-    'waterside': 'river rivière f, lake lac m',
-    'landmark': 'tree arbre m, bridge pont m, wall mur m',
+    'person': """man/men:homme:m woman/women:femme:f boy:garçon:m girl:fille:f king:roi:m
+        child/children:enfant:m queen:reine:f doctor:médecin:m nurse:infirmière:f
+        teacher:professeur:m baker:boulanger:m farmer:fermier:m""",
+    'kin': 'brother:frère:m sister:sœur:f uncle:oncle:m aunt:tante:f friend:ami:m',
+    'animal': """cat:chat:m dog:chien:m horse:cheval:m bird:oiseau:m rabbit:lapin:m cow:vache:f
+        mouse/mice:souris:f duck:canard:m donkey:âne:m owl:hibou/hiboux:m""",
+    'food': 'apple:pomme:f pear:poire:f orange:orange:f egg:œuf:m cake:gâteau:m',
+    'mass': 'bread:pain:m cheese:fromage:m meat:viande:f',
+    'drink': 'water:eau:f milk:lait:m tea:thé:m coffee:café:m',
+    'text': 'book:livre:m letter:lettre:f newspaper:journal:m story:histoire:f poem:poème:m',
+    'clothes': 'hat:chapeau:m coat:manteau:m shirt:chemise:f dress:robe:f scarf/scarves:écharpe:f',
+    'thing': """key:clé:f cup:tasse:f plate:assiette:f knife/knives:couteau:m lamp:lampe:f
+        ball:ballon:m umbrella:parapluie:m clock:horloge:f""",
+    'container': 'box:boîte:f bag:sac:m basket:panier:m suitcase:valise:f',
+    'furniture': 'couch:canapé:m rug:tapis:m table:table:f bed:lit:m chair:chaise:f bench:banc:m',
+    'vehicle': 'car:voiture:f boat:bateau:m bicycle:vélo:m',
+    'room': 'house:maison:f kitchen:cuisine:f bedroom:chambre:f office:bureau:m',
+    'building': """castle:château:m church:église:f hotel:hôtel:m school:école:f shop:magasin:m
+        hospital:hôpital:m station:gare:f museum:musée:m""",
+    'outdoors': """garden:jardin:m park:parc:m forest:forêt:f field:champ:m street:rue:f
+        market:marché:m""",
+    'water': 'river:rivière:f lake:lac:m',
+    'landmark': 'tree:arbre:m bridge:pont:m wall:mur:m door:porte:f window:fenêtre:f',
 }
-PEOPLE = _set('adult child kin')
-# There is one of each in the stories told here, so that fewer words are rare.
-_ONLY_SINGULAR = _set('mass drink building room outdoors waterside')
-# The kinds and single nouns of what one can call one's own.
-OWNED = _set(
-    'kin cat dog horse bird rabbit cow duck donkey food mass drink text clothes thing container '
-    'furniture vehicle room doctor teacher house garden school'
-)
+# The kinds of which one can have one's own, and those of which there is only one of each.
+_OWNED = set(['kin', 'animal', 'food', 'mass', 'drink', 'text', 'clothes', 'thing', 'container', 'furniture', 'room'])
+_SINGULAR = set(['mass', 'drink', 'room', 'building', 'outdoors', 'water'])
 
-# 'english masculine/feminine/masculine plural/feminine plural/masculine before a vowel'; what is
-# left out is regular. 'marron' (a chestnut) never agrees: it is a noun that serves as a color.
-_ADJECTIVES = (
-    'big grand, small petit, young jeune, good bon/bonne, bad mauvais, pretty joli, '
-    'long long/longue, old vieux/vieille/vieux/vieilles/vieil, '
-    'new nouveau/nouvelle/nouveaux/nouvelles/nouvel, beautiful beau/belle/beaux/belles/bel, '
-    'black noir, white blanc/blanche, brown marron/marron/marron/marron, gray gris, red rouge, '
-    'blue bleu, green vert, yellow jaune, happy heureux/heureuse, sad triste, tired fatigué, '
-    'sick malade, fresh frais/fraîche, hot chaud, cold froid, dirty sale, clean propre, '
-    'expensive cher/chère, heavy lourd, empty vide, quiet tranquille, '
-    'sitting assis, lying couché'
-)
-BEFORE_NOUN = _set('big small young good bad pretty long old new beautiful')
-COLORS = _set('black white brown gray red blue green yellow')
-# What can be said of which kind of noun.
-_DESCRIPTIONS = {
-    'adult': 'young young old old happy sad tired sick',
-    'child': 'small small young happy sad tired sick',
-    'kin': 'happy sad tired sick',
-    'animal': 'big small young old beautiful black white brown gray black white brown gray',
-    'food': 'good bad small fresh cold',
-    'mass': 'fresh expensive',
-    'drink': 'hot cold',
-    'text': 'good bad long old new',
-    'clothes': 'old new pretty beautiful red blue green yellow black white dirty clean expensive',
-    'thing': 'old new pretty big small red blue green yellow gray white dirty clean expensive',
-    'container': 'big small old new red blue green yellow brown empty heavy heavy',
-    'furniture': 'big small old new red blue brown gray green heavy expensive',
-    'opening': 'big small old red blue green white',
-    'vehicle': 'big small old new red blue green yellow expensive dirty',
-    'building': 'big small old new beautiful quiet empty',
-    'room': 'big small clean dirty empty quiet',
-    'outdoors': 'big small beautiful quiet',
-    'waterside': 'big small beautiful',
-    'landmark': 'big small old',
-}
+# 'english:masculine', with '/feminine' where it is irregular.
+_BEFORE_NOUN = """big:grand small:petit young:jeune good:bon/bonne bad:mauvais pretty:joli
+    long:long/longue old:vieux/vieille new:nouveau/nouvelle beautiful:beau/belle"""
+_AFTER_NOUN = """black:noir white:blanc/blanche brown:marron gray:gris red:rouge blue:bleu
+    green:vert yellow:jaune happy:heureux/heureuse sad:triste tired:fatigué sick:malade hot:chaud
+    cold:froid fresh:frais/fraîche clean:propre dirty:sale heavy:lourd empty:vide quiet:tranquille
+    expensive:cher/chère"""
 
-_THE, _A, _THIS = ('le', 'la', 'les'), ('un', 'une', 'des'), ('ce', 'cette', 'ces')
-_MON, _SON, _NOTRE = ('mon', 'ma', 'mes'), ('son', 'sa', 'ses'), ('notre', 'notre', 'nos')
-_VOTRE, _LEUR = ('votre', 'votre', 'vos'), ('leur', 'leur', 'leurs')
-# English: French for a masculine, a feminine and a plural noun.
-POSSESSIVES = {'my': _MON, 'his': _SON, 'her': _SON, 'our': _NOTRE, 'your': _VOTRE, 'their': _LEUR}
-DETERMINERS = {'the': _THE, 'a': _A, 'some': _A, 'this': _THIS, 'these': _THIS, **POSSESSIVES}
-_NUMBERS = (
-    'two deux, three trois, four quatre, five cinq, six six, seven sept, eight huit, nine neuf, '
-    'ten dix, eleven onze, twelve douze'
-)
-NUMBERS = dict(entry.split(' ') for entry in _NUMBERS.split(', '))
-DETERMINERS |= {english: (french,) * 3 for english, french in NUMBERS.items()}
-
-# place: the preposition and what may follow it.
-_LANDMARKS = 'house church school hotel castle museum station tree bridge wall car door window'
-_SPOTS = {
-    'indoors': ('in=dans', 'kitchen bedroom house school hotel castle office shop'),
-    'outdoors': ('in=dans', 'garden park forest field street'),
-    'home': ('in=dans', 'house castle hotel street forest'),
-    'shop': ('at=à', 'market shop'),
-    'public': ('at=à', 'market station museum school hospital hotel'),
-    'vehicle': ('in=dans', 'car boat'),
-    'water': ('in=dans', 'river lake'),
-    'seat': ('on=sur', 'couch rug bed chair bench'),
-    'top': ('on=sur', 'table chair bed bench rug couch'),
-    'under': ('under=sous', 'table bed chair bench tree bridge'),
-    'inside': ('in=dans', 'container'),
-    'to': ('to=à', 'people'),
-    'near': ('near=près de', _LANDMARKS + ' river lake forest'),
-    'behind': ('behind=derrière', _LANDMARKS),
-    'front': ('in front of=devant', _LANDMARKS),
-    'town': ('near=près de', 'church school station bridge river lake forest park market'),
-}
-_AROUND = 'near behind front'
-
-# 'base past -ing particle = infinitive what-follows: who: what: where', or '-' for the verb above.
-# These are also the only combinations the dice can make: no table reads a book.
-_VERBS = f"""
-eat ate eating = manger: people: food mass: indoors outdoors
--: animal: apple pear bread cheese meat: outdoors near
-drink drank drinking = boire: people: drink: indoors outdoors
--: animal: water milk: outdoors near
-buy bought buying = acheter: people: food mass clothes thing text vehicle furniture: shop
-make made making = faire: people: cake pie tea coffee bread cheese: indoors
-read read reading = lire: people: text: indoors outdoors seat under
-write wrote writing = écrire: people: letter story poem book: indoors
-begin began beginning = commencer: people: text:
-open opened opening = ouvrir: people: opening container letter umbrella:
-close closed closing = fermer: people: opening container book umbrella:
-see saw seeing = voir: living: animal people castle river lake bridge: outdoors {_AROUND}
-watch watched watching = regarder: living: animal people: outdoors
-look looked looking for = chercher: people: thing text clothes animal child container:
-take took taking = prendre: people: thing text food container clothes:
-call called calling = appeler: people: people dog:
-like liked liking = aimer: people: mass drink animal text building room outdoors clothes:
-want wanted wanting = vouloir: people: food mass drink thing clothes vehicle:
-have had having = avoir: people: animal thing clothes vehicle house container:
-wear wore wearing = porter: people: clothes: outdoors
-break broke breaking = casser: people: cup plate lamp clock window chair:
-give gave giving = donner: people: food thing text clothes animal: to
-put put putting = mettre: people: thing text container clothes food: top inside under
-speak spoke speaking to = parler à: people: people: public outdoors
-wait waited waiting for = attendre: people: people: indoors public {_AROUND}
-play played playing = jouer: living: : outdoors {_AROUND}
-play played playing with = jouer avec: living: ball: outdoors indoors
--: people: dog cat rabbit ball horse: outdoors
-work worked working = travailler: people: : public indoors
-run ran running = courir: living: : outdoors {_AROUND}
-swim swam swimming = nager: living: : water
-sing sang singing = chanter: people: : outdoors indoors
--: bird: : outdoors near
-sit sat sitting = être assis: living: : seat seat under indoors outdoors vehicle {_AROUND}
-lie lay lying = être couché: living: : seat under outdoors {_AROUND}
-stand stood standing = être debout: people: : indoors outdoors {_AROUND}
-sleep slept sleeping = dormir: living: : seat seat under indoors outdoors vehicle {_AROUND}
-live lived living = habiter: people: : home town
--: animal: : outdoors town
-go went going to = aller à: people: building park market:
-arrive arrived arriving at = arriver à: people: building market:
-come came coming back from = revenir de: people: building market:
-enter entered entering = entrer dans: people: building room garden forest park:
-stay stayed staying = rester: living: : indoors outdoors vehicle near under
-leave left leaving with = partir avec: people: people animal:
-fall fell falling = tomber: living: : water outdoors {_AROUND}
+# Kinds of noun | adjectives before it | adjectives after it.
+_DESCRIPTIONS = """
+person kin | young old                     | happy sad tired sick
+animal     | big small young old beautiful | black white brown gray
+food       | good bad small                | fresh cold
+mass       | good bad                      | fresh cold expensive
+drink      | good bad                      | hot cold
+text       | good bad long old new         | sad
+clothes    | old new pretty beautiful      | red blue green yellow black white dirty clean expensive
+thing      | old new pretty big small      | red blue green yellow white gray clean expensive
+container  | big small old new             | red blue green yellow brown empty heavy
+furniture  | big small old new             | red blue gray brown heavy expensive
+vehicle    | big small old new             | red blue green yellow dirty expensive
+room       | big small pretty              | clean dirty empty quiet
+building   | big small old new beautiful   | empty quiet
+outdoors   | big small beautiful           | empty quiet
+water      | big small beautiful           | quiet cold
+landmark   | big small old                 | white gray green
 """
-_POSTURES = {'assis': 'sitting', 'couché': 'lying'}
-STATES = _set('like want have wear sit lie stand sleep live be') | {'wait for'}
-NO_PROGRESSIVE = _set('see like want have live')
-# The other verbs that appear in the simple present.
-_HABITS = _set('eat drink write work run swim sing play sit stand sleep wear')
-_HABITS |= {'go to', 'speak to', 'wait for'}
-# After these the noun is one we know: 'aller au marché', but hardly 'aller à un marché'.
-_DEFINITE = _set('like') | {'go to', 'arrive at', 'come back from', 'speak to'}
-_ONE_THING = _set('wear begin')
-# These never go without a place.
-_SOMEWHERE = _set('put give live sit lie stand stay fall play run swim')
 
-WITH_ETRE = _set('aller arriver revenir entrer rester partir tomber')
-# 'infinitive participle', and the present of je, il, nous, vous, ils.
+# 'english:masculine/feminine/plural'.
+_DETERMINERS = 'the:le/la/les a:un/une/des this:ce/cette/ces'
+_POSSESSIVES = """my:mon/ma/mes his:son/sa/ses her:son/sa/ses our:notre/notre/nos
+    your:votre/votre/vos their:leur/leur/leurs"""
+_NUMBERS = """two:deux three:trois four:quatre five:cinq six:six seven:sept eight:huit nine:neuf
+    ten:dix eleven:onze twelve:douze"""
+
+# Place | English preposition | French preposition | what can follow.
+_PLACES = """
+indoors  | in          | dans     | room castle hotel school museum
+outdoors | in          | dans     | garden park forest field street
+public   | at          | à        | market station museum school hospital hotel
+shopping | at          | à        | market shop station
+seat     | on          | sur      | furniture
+under    | under       | sous     | table bed chair bench tree bridge
+inside   | in          | dans     | container
+water    | in          | dans     | water
+near     | near        | près de  | landmark building water house car forest
+behind   | behind      | derrière | landmark building house car
+front    | in front of | devant   | landmark building house car
+to       | to          | à        | people
+with     | with        | avec     | people
+"""
+
+# English | French | who | what | at which places; a verb without '-ing' has no progressive.
+_ACTIONS = """
+eat ate eating               | manger     | living | food mass         | indoors outdoors
+drink drank drinking         | boire      | people | drink             | indoors outdoors
+buy bought buying            | acheter    | people | food mass clothes thing vehicle | shopping
+make made making             | faire      | people | cake bread cheese tea coffee | indoors
+read read reading            | lire       | people | text              | indoors outdoors seat
+write wrote writing          | écrire     | people | letter story poem book | indoors
+open opened opening          | ouvrir     | people | door window container letter umbrella |
+close closed closing         | fermer     | people | door window container book umbrella |
+see saw -                    | voir       | living | living castle boat lake | outdoors near
+watch watched watching       | regarder   | living | living            | outdoors front
+look looked looking for      | chercher   | people | thing text clothes container | indoors
+find found finding           | trouver    | people | thing text clothes | inside under
+take took taking             | prendre    | people | thing text food container |
+break broke breaking         | casser     | people | cup plate lamp clock window chair |
+hide hid hiding              | cacher     | people | thing text food   | inside under behind
+give gave giving             | donner     | people | food thing text clothes | to
+show showed showing          | montrer    | people | thing text clothes vehicle | to
+bring brought bringing       | apporter   | people | food mass drink container | to
+speak spoke speaking to      | parler à   | people | people            | public near
+wait waited waiting for      | attendre   | people | people            | public near front
+play played playing with     | jouer avec | living | ball cat dog      | outdoors indoors
+work worked working          | travailler | people |                   | public indoors
+walk walked walking          | marcher    | living |                   | outdoors behind near
+run ran running              | courir     | living |                   | outdoors behind near
+swim swam swimming           | nager      | living |                   | water
+sing sang singing            | chanter    | people |                   | outdoors indoors front
+go went going to             | aller à    | people | building park market |
+arrive arrived arriving at   | arriver à  | people | building market   |
+come came coming back from   | revenir de | people | building market   |
+enter entered entering       | entrer dans | people | building room    |
+stay stayed staying          | rester     | living |                   | indoors outdoors near
+leave left leaving           | partir     | people |                   | with
+fall fell falling            | tomber     | living |                   | water outdoors behind front
+"""
+_STATES = """
+want wanted -                | vouloir    | people | food mass drink thing clothes vehicle |
+have had -                   | avoir      | people | animal thing clothes vehicle container |
+wear wore wearing            | porter     | people | clothes           | indoors outdoors
+live lived living in         | habiter dans | people | house castle hotel street |
+sleep slept sleeping         | dormir     | living |                   | seat under indoors near
+sit sat sitting              | être assis | living |                   | seat under indoors front
+lie lay lying                | être couché | living |                  | seat under outdoors behind
+be - -                       | être       | living |                   | indoors outdoors public near
+be - -                       | être       | thing text clothes food |  | seat under inside
+"""
+_WITH_ETRE = {'aller', 'arriver', 'revenir', 'entrer', 'rester', 'partir', 'tomber'}
+# Infinitive, participle, and the present of je, il, nous, vous, ils.
 _IRREGULAR = """
-être été suis est sommes êtes sont; avoir eu ai a avons avez ont
-aller allé vais va allons allez vont; faire fait fais fait faisons faites font
-boire bu bois boit buvons buvez boivent; lire lu lis lit lisons lisez lisent
-écrire écrit écris écrit écrivons écrivez écrivent
-ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent; voir vu vois voit voyons voyez voient
-vouloir voulu veux veut voulons voulez veulent
-prendre pris prends prend prenons prenez prennent; mettre mis mets met mettons mettez mettent
-courir couru cours court courons courez courent; dormir dormi dors dort dormons dormez dorment
-partir parti pars part partons partez partent
+être été suis est sommes êtes sont / avoir eu ai a avons avez ont
+aller allé vais va allons allez vont / faire fait fais fait faisons faites font
+boire bu bois boit buvons buvez boivent / lire lu lis lit lisons lisez lisent
+écrire écrit écris écrit écrivons écrivez écrivent / voir vu vois voit voyons voyez voient
+ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent / courir couru cours court courons courez courent
+prendre pris prends prend prenons prenez prennent / dormir dormi dors dort dormons dormez dorment
+vouloir voulu veux veut voulons voulez veulent / partir parti pars part partons partez partent
 revenir revenu reviens revient revenons revenez reviennent
 acheter acheté achète achète achetons achetez achètent
-appeler appelé appelle appelle appelons appelez appellent
-pleuvoir plu - pleut pleuvons - -
 """
 
-# Feelings that explain what people do, and what they do not do.
-_REASONS = {
-    'raining': ('sleep, sit, run, stand, enter, stay', 'work, swim, play, sing'),
-    'hungry': ('eat', 'sleep, sing, play'),
-    'thirsty': ('drink', 'eat, sing, run'),
-    'afraid': ('close, run, call', 'sleep, swim, speak to, open, enter'),
-    'tired': ('sit, lie, sleep, stay, come back from', 'work, swim, play, run, read, write'),
-    'sick': ('lie, sleep, stay, call, come back from', 'work, swim, play, eat, sing, go to'),
-    'sad': ('call, write, leave with', 'eat, sing, play, sleep'),
-    'happy': ('sing, play, give, run, speak to', 'leave with, sleep'),
-}
-_FEELINGS = [feeling for feeling in _REASONS if feeling != 'raining']
-_DESCRIBED = (
-    'adult animal food mass drink text clothes thing container furniture opening vehicle '
-    'building room outdoors landmark'
-)
-_WHEREABOUTS = {
-    'people': 'indoors outdoors public near',
-    'animal': 'outdoors indoors under near behind front',
-    'thing text clothes': 'top under inside',
-    'container': 'top under',
-    'food': 'top inside',
-    'vehicle': 'near behind front',
-    'furniture': 'indoors',
-}
-_ADVERBS = {
-    'past': ('yesterday=hier', 'this morning=ce matin'),
-    'past progressive': ('yesterday=hier', 'this morning=ce matin'),
-    'progressive': ('now=maintenant', "today=aujourd'hui"),
-    'present': ('every day=tous les jours',),
-    'future': ('tomorrow=demain', 'tonight=ce soir'),
-}
-
-# ------------------------------------------------------------------------------- word forms
+# ----------------------------------------------------------------------------- word forms
 
 
 class Noun(NamedTuple):
@@ -274,20 +187,15 @@ class Noun(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb: English forms and particle, French infinitive and the word that follows it."""
+    """A verb in both languages, with what follows it at once, and who does it to what and where."""
 
     base: str
     past: str
     ing: str
     particle: str
     infinitive: str
-    tail: str = ''
-
-
-class Frame(NamedTuple):
-    """Who can do what to what, and where."""
-
-    verb: str
+    tail: str
+    is_state: bool
     who: str
     what: str
     where: list[str]
@@ -300,17 +208,6 @@ class Phrase(NamedTuple):
     french: tuple[str, ...]
     person: int = 1  # an index into (je, il, nous, vous, ils)
     feminine: bool = False
-    plural: bool = False
-
-
-class Clause(NamedTuple):
-    """A clause: in English the predicate of a statement and what a question has in its place."""
-
-    subject: str
-    predicate: str
-    auxiliary: str
-    asked: str
-    french: tuple[str, ...]
 
 
 def _english_s(word: str) -> str:
@@ -329,111 +226,96 @@ def _french_plural(word: str) -> str:
 
 
 def _read_noun(entry: str, kind: str) -> Noun:
-    english, french, gender = entry.split()
+    english, french, gender = entry.split(':')
     singular, _, plural = english.partition('/')
     french, _, french_plural = french.partition('/')
-    return Noun(
-        (singular, plural or _english_s(singular)),
-        (french, french_plural or _french_plural(french)),
-        gender == 'f',
-        kind,
-    )
+    forms = (french, french_plural or _french_plural(french))
+    return Noun((singular, plural or _english_s(singular)), forms, gender == 'f', kind)
 
 
-def _read_adjective(forms: str) -> tuple[str, ...]:
-    """Fills in the regular forms: (m, f, m plural, f plural, m before a vowel)."""
-    masculine, *rest = forms.split('/')
-    feminine = rest[0] if rest else masculine + 'e' * (not masculine.endswith('e'))
-    plurals = rest[1:3] or [_french_plural(masculine), feminine + 's']
-    return masculine, feminine, *plurals, *(rest[3:] or [masculine])
+def _read_verb(line: str, is_state: bool) -> Verb:
+    english, french, who, what, where = (column.strip() for column in line.split('|'))
+    base, past, ing, *particle = english.replace('-', '').split(' ')
+    infinitive, _, tail = french.partition(' ')
+    after = ' '.join(particle)
+    return Verb(base, past, ing, after, infinitive, tail, is_state, who, what, where.split())
 
 
-def _read_verbs(table: str) -> tuple[dict[str, Verb], tuple[Frame, ...]]:
-    verbs, frames, name = {}, [], ''
-    for line in table.strip().splitlines():
-        forms, who, what, where = (part.strip() for part in line.split(':'))
-        if forms != '-':
-            english, french = forms.split(' = ')
-            base, past, ing, *particle = english.split()
-            infinitive, _, tail = french.partition(' ')
-            name = ' '.join([base, *particle])
-            verbs[name] = Verb(base, past, ing, ' '.join(particle), infinitive, tail)
-        frames.append(Frame(name, who, what, where.split()))
-    return verbs, tuple(frames)
+def _read_pairs(table: str) -> dict[str, str]:
+    return dict(entry.split(':') for entry in table.split())
 
 
-NOUNS = {
-    entry.split('/')[0].split()[0]: _read_noun(entry, kind)
-    for kind, entries in _NOUNS.items()
-    for entry in entries.split(', ')
+def _read_rows(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in row.split('|')] for row in table.strip().splitlines()]
+
+
+_nouns = [_read_noun(entry, kind) for kind, table in _NOUNS.items() for entry in table.split()]
+NOUNS = {noun.english[0]: noun for noun in _nouns}
+_FRAMES = [_read_verb(row, False) for row in _ACTIONS.strip().splitlines()]
+_FRAMES += [_read_verb(row, True) for row in _STATES.strip().splitlines()]
+VERBS = {f'{verb.base} {verb.particle}'.strip(): verb for verb in _FRAMES}
+ADJECTIVES = _read_pairs(_BEFORE_NOUN + ' ' + _AFTER_NOUN)
+_FEMININE = dict(forms.split('/') for forms in ADJECTIVES.values() if '/' in forms)
+DETERMINERS = {
+    english: forms.split('/')
+    for english, forms in _read_pairs(_DETERMINERS + ' ' + _POSSESSIVES).items()
 }
-ADJECTIVES = {
-    english: _read_adjective(forms)
-    for english, forms in (entry.split(' ') for entry in _ADJECTIVES.split(', '))
-}
-VERBS, FRAMES = _read_verbs(_VERBS)
-# 'is hungry' is 'a faim' and 'is raining' is 'pleut', but to English these are all forms of 'be':
-# what follows 'be' stands in the place of the -ing form.
-VERBS |= {
-    'be': Verb('be', '', '', '', 'être'),
-    'hungry': Verb('be', '', 'hungry', '', 'avoir', 'faim'),
-    'thirsty': Verb('be', '', 'thirsty', '', 'avoir', 'soif'),
-    'afraid': Verb('be', '', 'afraid', '', 'avoir', 'peur'),
-    'raining': Verb('be', '', 'raining', '', 'pleuvoir'),
-}
+DETERMINERS |= {english: [french] * 3 for english, french in _read_pairs(_NUMBERS).items()}
+PLACES = {name: row for name, *row in _read_rows(_PLACES)}
 PRONOUNS = {
     'I': Phrase('I', ('je',), 0),
     'he': Phrase('he', ('il',)),
     'she': Phrase('she', ('elle',), feminine=True),
-    'we': Phrase('we', ('nous',), 2, plural=True),
-    'you': Phrase('you', ('vous',), 3, plural=True),
-    'they': Phrase('they', ('ils',), 4, plural=True),
+    'we': Phrase('we', ('nous',), 2),
+    'you': Phrase('you', ('vous',), 3),
+    'they': Phrase('they', ('ils',), 4),
 }
-IT, WHO = Phrase('it', ('il',)), Phrase('who', ('qui',))
-ELLES = Phrase('they', ('elles',), 4, True, True)
+WHO = Phrase('who', ('qui',))
 _PRESENT = {
     infinitive: forms
-    for infinitive, *forms in map(str.split, _IRREGULAR.strip().replace(';', '\n').splitlines())
+    for infinitive, *forms in map(str.split, _IRREGULAR.replace('/', '\n').strip().splitlines())
 }
 
 
 @cache
 def conjugation(infinitive: str) -> tuple[str, list[str], list[str]]:
     """The participle, the present and the imparfait of a French verb."""
-    stem, soft = infinitive[:-2], infinitive[:-2]
+    stem = infinitive[:-2]
     if infinitive in _PRESENT:
         participle, *present = _PRESENT[infinitive]
     elif infinitive.endswith('er'):
-        # 'mangeons' and 'commençons' keep the soft sound of their consonant.
-        soft = stem + 'e' if stem[-1] == 'g' else stem[:-1] + 'ç' if stem[-1] == 'c' else stem
+        soft = stem + 'e' * (stem[-1] == 'g')  # 'mangeons' keeps the soft sound of its g
         participle = stem + 'é'
         present = [stem + 'e', stem + 'e', soft + 'ons', stem + 'ez', stem + 'ent']
     else:  # -re
         participle = stem + 'u'
         present = [stem + ending for ending in ('s', '', 'ons', 'ez', 'ent')]
-    root = 'ét' if infinitive == 'être' else present[2][:-3]
-    before_i = stem if soft != stem else root
+    root = 'ét' if infinitive == 'être' else present[2].removesuffix('ons')
+    before_i = root.removesuffix('e')
     imperfect = [root + 'ais', root + 'ait', before_i + 'ions', before_i + 'iez', root + 'aient']
     return participle, present, imperfect
 
 
-def agree(adjective: str, feminine: bool, plural: bool) -> str:
-    """The French form of an English adjective for a gender and number."""
-    return ADJECTIVES[adjective][feminine + 2 * plural]
+def agree(word: str, feminine: bool, plural: bool) -> str:
+    """The form of a masculine French adjective or participle for a gender and number."""
+    if word == 'marron':  # a noun (chestnut) that serves as a color, and so never agrees
+        return word
+    if feminine:
+        word = _FEMININE.get(word, word + 'e' * (word[-1] != 'e'))
+    return _french_plural(word) if plural else word
 
 
-# --------------------------------------------------------------------------------- spelling
+# ------------------------------------------------------------------------------- spelling
 
-_VOWELS = frozenset('aeiouyhàâéèêœ')
-_ASPIRATED = _set('hibou hiboux huit onze')  # 'le hibou', 'parce que onze chats'
-_ELIDED = _set('le la je ne de que')
-# Feminine possessives turn masculine before a vowel ('mon école'), to keep the vowels apart.
-_BEFORE_VOWEL = {'ma': 'mon', 'sa': 'son', 'ce': 'cet'}
+_ASPIRATED = {'hibou', 'hiboux', 'huit', 'onze'}  # 'le hibou', 'parce que onze chats'
+_ELIDED = {'le', 'la', 'je', 'ne', 'de', 'que'}
 _CONTRACTED = {'de le': 'du', 'de les': 'des', 'à le': 'au', 'à les': 'aux'}
+_BEFORE_VOWEL = {'ma': 'mon', 'sa': 'son', 'ce': 'cet'}
+_BEFORE_VOWEL |= {'beau': 'bel', 'vieux': 'vieil', 'nouveau': 'nouvel'}
 
 
 def _starts_with_vowel(word: str) -> bool:
-    return word[0] in _VOWELS and word not in _ASPIRATED
+    return word[0] in 'aeiouhàâéèêœ' and word not in _ASPIRATED
 
 
 def spell(words: Sequence[str]) -> str:
@@ -442,452 +324,257 @@ def spell(words: Sequence[str]) -> str:
     for word in reversed(words[:-1]):
         if f'{word} {out[-1]}' in _CONTRACTED:
             word = _CONTRACTED[f'{word} {out.pop()}']
-        elif _starts_with_vowel(out[-1]):
-            word = word[:-1] + "'" if word in _ELIDED else _BEFORE_VOWEL.get(word, word)
+        elif word in _ELIDED and _starts_with_vowel(out[-1]):
+            word = word[:-1] + "'"
         out.append(word)
     return ' '.join(reversed(out)).replace("' ", "'")
 
 
-def _sentence(english: str, french: Sequence[str], mark: str = '.') -> tuple[str, str]:
+def sentence(phrase: Phrase, mark: str = '.') -> tuple[str, str]:
+    """The (English, French) pair of a clause, with '.' or '?' at its end."""
     # French puts a space before a question mark.
-    translated = spell(french) + {'.': '.', '?': ' ?'}[mark]
-    return english[0].upper() + english[1:] + mark, translated[0].upper() + translated[1:]
+    english, french = phrase.english + mark, spell(phrase.french) + ' ' * (mark == '?') + mark
+    return english[0].upper() + english[1:], french[0].upper() + french[1:]
 
 
-# ---------------------------------------------------------------------------------- grammar
+# -------------------------------------------------------------------------------- grammar
 
 
 def noun_phrase(
-    determiner: str,
-    noun: str,
-    *adjectives: str,
-    plural: bool = False,
-    negated: bool = False,
-    owner: Phrase | None = None,
+    determiner: str, name: str, *adjectives: str, plural: bool = False, negated: bool = False
 ) -> Phrase:
     """A determiner, adjectives in English order, and a noun.
 
     Args:
-      determiner: A key of `DETERMINERS`, or 'no' in a negated phrase.
-      noun: A key of `NOUNS`.
+      determiner: A key of `DETERMINERS`: 'a' becomes 'some' and 'this' becomes 'these' as needed.
+      name: A key of `NOUNS`.
       *adjectives: Keys of `ADJECTIVES`.
       plural: Whether there are several.
-      negated: Whether this is the direct object of a negation, which turns 'a' and 'some' to 'de'.
-      owner: The baker of "the baker's dog"; the determiner must be 'the'.
+      negated: Whether this is the direct object of a negation, where 'a' is 'de'.
     """
-    english_forms, french_forms, feminine, _ = NOUNS[noun]
-    words = [agree(a, feminine, plural) for a in adjectives if a in BEFORE_NOUN]
-    preposed = bool(words)
-    if preposed and not (feminine or plural) and _starts_with_vowel(french_forms[0]):
-        words[-1] = next(ADJECTIVES[a][4] for a in adjectives if a in BEFORE_NOUN)
-    words.append(french_forms[plural])
-    words += [agree(a, feminine, plural) for a in adjectives if a not in BEFORE_NOUN]
-    if negated and determiner in ('a', 'some', 'no'):
-        words.insert(0, 'de')
-        determiner = 'any' if determiner == 'some' else determiner
-    elif determiner == 'some' and not plural:
-        words[:0] = ['de', _THE[feminine]]
-    elif determiner == 'some' and preposed:
+    noun = NOUNS[name]
+    french = {a: agree(ADJECTIVES[a].split('/')[0], noun.feminine, plural) for a in adjectives}
+    preposed = [word for a, word in french.items() if a in _BEFORE_NOUN]
+    article = DETERMINERS[determiner][2 if plural else noun.feminine]
+    words = [*preposed, noun.french[plural], *(w for w in french.values() if w not in preposed)]
+    is_mass = noun.kind in ('mass', 'drink')
+    if determiner == 'a' and is_mass and not negated:
+        words[:0] = ['de', DETERMINERS['the'][noun.feminine]]
+    elif determiner == 'a' and (negated or (plural and preposed)):
         words.insert(0, 'de')  # 'de petits chats', not 'des'
     else:
-        words.insert(0, DETERMINERS[determiner][2 if plural else feminine])
-    english = ' '.join([*adjectives, english_forms[plural]])
-    if owner:
-        determiner = owner.english + "'s"
-        words += ['de', *owner.french]
+        words.insert(0, article)
+    if not plural:
+        words = [
+            _BEFORE_VOWEL.get(word, word) if _starts_with_vowel(after) else word
+            for word, after in zip(words, [*words[1:], 'fin'], strict=True)
+        ]
+    english = ' '.join([*adjectives, noun.english[plural]])
+    if determiner == 'a' and (plural or is_mass):
+        determiner = 'any' if negated else 'some'
     elif determiner == 'a' and english[0] in 'aeiou':
         determiner = 'an'
-    return Phrase(f'{determiner} {english}', tuple(words), 4 if plural else 1, feminine, plural)
+    elif determiner == 'this' and plural:
+        determiner = 'these'
+    return Phrase(f'{determiner} {english}', tuple(words), 4 if plural else 1, noun.feminine)
 
 
-def both(first: Phrase, second: Phrase) -> Phrase:
-    """Two subjects joined by 'and': feminine in French only if both are."""
-    french = (*first.french, 'et', *second.french)
-    feminine = first.feminine and second.feminine
-    return Phrase(f'{first.english} and {second.english}', french, 4, feminine, True)
-
-
-def place(spot: str, noun: Phrase) -> Phrase:
+def place(name: str, where: Phrase) -> Phrase:
     """A phrase of place: place('near', ...) is 'near the tree'."""
-    english, french = _SPOTS[spot][0].split('=')
-    return Phrase(f'{english} {noun.english}', (*french.split(), *noun.french))
+    english, french, _ = PLACES[name]
+    return Phrase(f'{english} {where.english}', (*french.split(), *where.french))
 
 
-def description(subject: Phrase, *adjectives: str, very: bool = False) -> Phrase:
-    """Adjectives that agree with the subject, to follow 'be'."""
-    french = ' et '.join(agree(a, subject.feminine, subject.plural) for a in adjectives)
-    english = ' and '.join(adjectives)
-    return Phrase('very ' * very + english, tuple(('très ' * very + french).split()))
+def description(subject: Phrase, adjective: str) -> Phrase:
+    """An adjective that agrees with the subject, to follow 'be'."""
+    masculine = ADJECTIVES[adjective].split('/')[0]
+    return Phrase(adjective, (agree(masculine, subject.feminine, subject.person > 1),))
 
 
-def _english_verb(verb: Verb, tense: str, person: int) -> tuple[str, str, str]:
-    """The auxiliary of questions, the verb with no auxiliary ('' if it needs one), and with it."""
-    be, was = ('am', 'is', 'are', 'are', 'are')[person], 'was' if person < 2 else 'were'
-    do = 'does' if person == 1 else 'do'
-    return {
-        'present': (do, _english_s(verb.base) if person == 1 else verb.base, verb.base),
-        'progressive': (be, '', verb.ing),
-        'past': ('did', verb.past, verb.base),
-        'past progressive': (was, '', verb.ing),
-        'future': ('will', '', verb.base),
-    }[tense]
-
-
-def _french_verb(verb: Verb, state: bool, tense: str, subject: Phrase, negated: bool) -> list[str]:
-    """The verb with its negation around the conjugated word, and what follows it."""
-    participle, present, imperfect = conjugation(verb.infinitive)
-    rest = []
-    if tense == 'past progressive' or (tense == 'past' and state):
-        finite = imperfect[subject.person]
-    elif tense == 'past':
-        with_etre = verb.infinitive in WITH_ETRE
-        finite = conjugation('être' if with_etre else 'avoir')[1][subject.person]
-        ending = 'e' * subject.feminine + 's' * subject.plural if with_etre else ''
-        rest.append(participle + ending)
-    elif tense == 'future':
-        finite = conjugation('aller')[1][subject.person]
-        rest.append(verb.infinitive)
+def _english_clause(subject: Phrase, verb: Verb, tense: str, mood: str) -> list[str]:
+    third = subject.person == 1
+    if tense.endswith('progressive'):
+        was, present = 'was' if subject.person < 2 else 'were', ('am', 'is', 'are', 'are', 'are')
+        auxiliary, bare = was if 'past' in tense else present[subject.person], verb.ing
     else:
-        finite = present[subject.person]
-    if verb.tail in _POSTURES:
-        rest.append(agree(_POSTURES[verb.tail], subject.feminine, subject.plural))
-    elif verb.tail:
-        rest.append(verb.tail)
-    return ['ne', finite, 'pas', *rest] if negated else [finite, *rest]
+        auxiliary, bare = {'past': 'did', 'present': 'does' if third else 'do'}[tense], verb.base
+    if mood == '?':
+        return [auxiliary, subject.english, bare]
+    if mood == 'not':
+        return [subject.english, auxiliary, 'not', bare]
+    if tense.endswith('progressive'):
+        return [subject.english, auxiliary, bare]
+    present = _english_s(verb.base) if third else verb.base
+    return [subject.english, verb.past if tense == 'past' else present]
 
 
-def clause(subject: Phrase, verb: str, tense: str, *rest: Phrase, negated: bool = False) -> Clause:
-    """A clause in 'present', 'progressive', 'past', 'past progressive' or 'future'."""
-    entry = VERBS[verb]
-    auxiliary, alone, asked = _english_verb(entry, tense, subject.person)
-    after = [entry.particle, *(phrase.english for phrase in rest)]
-    asked = ' '.join(filter(None, [asked, *after]))
-    predicate = f'{auxiliary} {"not " if negated else ""}{asked}'
-    if alone and not negated:
-        predicate = ' '.join(filter(None, [alone, *after]))
-    french = _french_verb(entry, verb in STATES, tense, subject, negated)
+def clause(subject: Phrase, verb: Verb, tense: str, *rest: Phrase, mood: str = '') -> Phrase:
+    """A clause in 'present', 'progressive', 'past' or 'past progressive'.
+
+    The mood is '' for a statement, 'not' for its negation and '?' for a yes-no question. The verb
+    'be' has only the progressive tenses, because it needs no auxiliary but itself.
+    """
+    participle, present, imperfect = conjugation(verb.infinitive)
+    feminine, plural = subject.feminine, subject.person > 1
+    finite, after = (imperfect if 'past' in tense else present)[subject.person], []
+    if tense == 'past' and not verb.is_state:
+        with_etre = verb.infinitive in _WITH_ETRE
+        finite = conjugation('être' if with_etre else 'avoir')[1][subject.person]
+        after.append(agree(participle, feminine, plural) if with_etre else participle)
+    if verb.tail:  # 'assis' after 'être', or a preposition
+        is_posture = verb.infinitive == 'être'
+        after.append(agree(verb.tail, feminine, plural) if is_posture else verb.tail)
+    french = [*subject.french, *(['ne', finite, 'pas'] if mood == 'not' else [finite]), *after]
+    if mood == '?':
+        french[:0] = ['est-ce', 'que']
+    english = [*_english_clause(subject, verb, tense, mood), verb.particle]
+    english += [phrase.english for phrase in rest]
     french += [word for phrase in rest for word in phrase.french]
-    return Clause(subject.english, predicate, auxiliary, asked, (*subject.french, *french))
+    return Phrase(' '.join(filter(None, english)), tuple(french))
 
 
-_LINKS = {'and': 'et', 'but': 'mais', 'while': 'pendant que', 'because': 'parce que'}
-_QUESTIONS = {'': '', 'where': 'où', 'when': 'quand', 'why': 'pourquoi'}
+def where_is(subject: Phrase, tense: str) -> Phrase:
+    """'Where is the cat', where French has the verb before the subject."""
+    asked = clause(subject, VERBS['be'], tense, mood='?')
+    verb = conjugation('être')[2 if 'past' in tense else 1][subject.person]
+    return Phrase(f'where {asked.english}', ('où', verb, *subject.french))
 
 
-def statement(first: Clause, link: str = '', second: Clause | None = None) -> tuple[str, str]:
-    """One clause, or two of them with a word of `_LINKS` between."""
-    english, french = f'{first.subject} {first.predicate}', first.french
-    if second:
-        english += f' {link} {second.subject} {second.predicate}'
-        french += (*_LINKS[link].split(), *second.french)
-    return _sentence(english, french, '?' if first.subject == WHO.english else '.')
+_LINKS = {'and': ('et',), 'but': ('mais',), 'because': ('parce', 'que')}
 
 
-def question(asked: Clause, word: str = '') -> tuple[str, str]:
-    """A yes-no question, or one that begins with a word of `_QUESTIONS`."""
-    english = f'{word} {asked.auxiliary} {asked.subject} {asked.asked}'.strip()
-    return _sentence(english, (*_QUESTIONS[word].split(), 'est-ce', 'que', *asked.french), '?')
+def join(first: Phrase, link: str, second: Phrase) -> Phrase:
+    """Two clauses with a word of `_LINKS` between them."""
+    french = (*first.french, *_LINKS[link], *second.french)
+    return Phrase(f'{first.english} {link} {second.english}', french)
 
 
-def where_is(subject: Phrase, past: bool) -> tuple[str, str]:
-    """'Where is the cat?', where French has the verb before the subject."""
-    asked = clause(subject, 'be', 'past progressive' if past else 'progressive')
-    english = f'where {asked.auxiliary} {subject.english}'
-    return _sentence(english, ('où', asked.french[-1], *subject.french), '?')
+# ----------------------------------------------------------------------------------- dice
 
-
-def there_is(what: Phrase, spot: Phrase, past: bool, negated: bool = False) -> tuple[str, str]:
-    """'There is a cat on the couch'; the negated phrase is one with 'no' for a determiner."""
-    english = (('is', 'are'), ('was', 'were'))[past][what.plural]
-    verb = 'avait' if past else 'a'
-    french = ('il', 'ne', 'y', verb, 'pas') if negated else ('il', 'y', verb)
-    english = f'there {english} {what.english} {spot.english}'
-    return _sentence(english, french + what.french + spot.french)
-
-
-# ------------------------------------------------------------------------------------- dice
-
-_ONGOING_TENSES = {'past': 'past progressive', 'present': 'progressive'}
-_EVENTS = [f for f in FRAMES if f.verb not in STATES]
-_ONGOING = [f for f in FRAMES if f.verb not in NO_PROGRESSIVE]
-_OF_PEOPLE = [f for f in FRAMES if f.who in ('people', 'living')]
-_WHERE = [f for f in FRAMES if f.where and f.verb not in ('stay', 'fall', 'see', 'give', 'wear')]
-_EXPLAINED = [
-    (feeling, negated, [f for f in _OF_PEOPLE if f.verb in verbs.split(', ')])
-    for feeling, (done, not_done) in _REASONS.items()
-    for negated, verbs in ((False, done), (True, not_done))
-]
-# What determiners to draw from; 'own' is a possessive and 'number' a number.
+# What determiners to draw from for one thing and for several.
 _MIXES = {
-    mix: determiners.split()
-    for mix, determiners in {
-        'subject': 'the the the the the the a this own own number',
-        'object': 'the the the a a a this own own number',
-        'few': 'the the the a a a this own own',
-        'known': 'the the the the this own',
-        'place': 'the the the the the the the a this own',
-        'new': 'a a number',
-    }.items()
+    'any': ('the the the a a a this own own', 'the the the a a this own own number number'),
+    'place': ('the the the the a this own', 'the the the this own'),
+    'known': ('the the this own own', 'the the this own own'),
 }
-
-
-def _pick(rng: random.Random, choices: Sequence[T]) -> T:
-    # Not rng.choice: only rng.random is promised to give the same numbers in every Python.
-    return choices[int(rng.random() * len(choices))]
+_DETERMINER_SETS = {'own': list(_read_pairs(_POSSESSIVES)), 'number': list(_read_pairs(_NUMBERS))}
+_ADJECTIVES_OF = {
+    kind: (before.split(), after.split())
+    for kinds, before, after in _read_rows(_DESCRIPTIONS)
+    for kind in kinds.split()
+}
+_FEELINGS = _ADJECTIVES_OF['person'][1]
+_STAND_INS = {(p.person, p.feminine): p for p in PRONOUNS.values()}
+_PERSONAL = [verb for verb in _FRAMES if verb.who in ('people', 'living')]
 
 
 @cache
-def _nouns(groups: str) -> list[str]:
+def _members(groups: str) -> list[str]:
     """The nouns of a list of kinds and single nouns."""
-    groups = groups.replace('living', 'people animal').replace('people', 'adult child kin')
-    by_group = {g: [n for n in NOUNS if NOUNS[n].kind == g] or [g] for g in groups.split()}
-    return [noun for nouns in by_group.values() for noun in nouns]
+    kinds = groups.replace('living', 'people animal').replace('people', 'person kin').split()
+    by_kind = {kind: [name for name in NOUNS if NOUNS[name].kind == kind] for kind in kinds}
+    return [name for kind, names in by_kind.items() for name in names or [kind]]
 
 
-def _pick_noun(rng: random.Random, groups: str, avoid: str = '') -> str:
-    """A noun of the groups that is not the one to avoid."""
-    nouns = _nouns(groups)
-    index = int(rng.random() * len(nouns))
-    return nouns[index] if nouns[index] != avoid else nouns[index - 1]
+class _Speaker:
+    """Makes up one sentence, in which no noun comes twice."""
 
+    def __init__(self, rng: random.Random):
+        self._random = rng.random
+        self._said: set[str] = set()
 
-def _pick_adjectives(rng: random.Random, kind: str) -> list[str]:
-    if rng.random() < 0.62:
-        return []
-    choices = _DESCRIPTIONS[kind].split()
-    first, second = _pick(rng, choices), _pick(rng, choices)
-    two = first in BEFORE_NOUN and second in COLORS and rng.random() < 0.5
-    return [first, second] if two else [first]
+    def pick(self, choices: Sequence[T]) -> T:
+        # Not rng.choice: only rng.random is promised to give the same numbers in every Python.
+        return choices[int(self._random() * len(choices))]
 
+    def chance(self, probability: float) -> bool:
+        return self._random() < probability
 
-def _dress(
-    rng: random.Random, name: str, mix: str, plural_chance: float = 0.3, negated: bool = False
-) -> Phrase:
-    """A noun with a determiner of the mix and perhaps adjectives or an owner."""
-    kind = NOUNS[name].kind
-    owned = kind in OWNED or name in OWNED
-    determiner = 'own' if kind == 'kin' else _pick(rng, _MIXES[mix])
-    if determiner == 'own' and not owned:
-        determiner = 'the'
-    if determiner == 'number' and (negated or kind in _ONLY_SINGULAR):
-        determiner = 'a'
-    plural = determiner == 'number' or rng.random() < plural_chance
-    plural = plural and kind not in _ONLY_SINGULAR
-    owner = None
-    if determiner == 'own':
-        determiner = _pick(rng, tuple(POSSESSIVES))
-    elif determiner == 'the' and owned and kind not in PEOPLE and rng.random() < 0.12:
-        owner = _dress_plainly(rng, _pick_noun(rng, 'people'))
-    elif determiner == 'this' and plural:
-        determiner = 'these'
-    elif determiner == 'a' and (plural or kind in ('mass', 'drink')):
-        # 'Des chats dorment' is not how French begins, and 'près de' takes no 'des'.
-        determiner = {'subject': 'number', 'place': 'the'}.get(mix, 'some')
-    if determiner == 'number':
-        determiner = _pick(rng, tuple(NUMBERS))
-    adjectives = _pick_adjectives(rng, kind)
-    return noun_phrase(determiner, name, *adjectives, plural=plural, negated=negated, owner=owner)
-
-
-def _dress_plainly(rng: random.Random, name: str) -> Phrase:
-    return noun_phrase(_pick(rng, tuple(POSSESSIVES)) if NOUNS[name].kind == 'kin' else 'the', name)
-
-
-def _subject(
-    rng: random.Random, groups: str, avoid: str = '', pronouns: bool = True
-) -> tuple[Phrase, str]:
-    """A subject and its noun or pronoun, which is not the one to avoid."""
-    if pronouns and groups in ('people', 'living') and rng.random() < 0.33:
-        name = _pick(rng, [pronoun for pronoun in PRONOUNS if pronoun != avoid])
-        return PRONOUNS[name], name
-    name = _pick_noun(rng, groups, avoid)
-    if NOUNS[name].kind in PEOPLE and rng.random() < 0.06:
-        other = _pick_noun(rng, 'people', name)
-        return both(_dress_plainly(rng, name), _dress_plainly(rng, other)), name
-    return _dress(rng, name, 'subject'), name
-
-
-def _spot(rng: random.Random, spots: Sequence[str], avoid: str = '') -> Phrase:
-    spot = _pick(rng, spots)
-    name = _pick_noun(rng, _SPOTS[spot][1], avoid)
-    # One sits near the trees, but hardly on the couches.
-    plural_chance = 0.25 if spot in ('to', 'near', 'behind', 'front') else 0.0
-    mix = 'known' if spot in ('public', 'shop', 'to') else 'place'
-    return place(spot, _dress(rng, name, mix, plural_chance))
-
-
-def _tense(rng: random.Random, verb: str, period: str) -> str:
-    # 'I put' and 'I read' could be present or past; so they are past, and only habits are present.
-    simple_chance = {'past': 0.65, 'present': 0.65 if verb in _HABITS else 0.0, 'future': 1.0}
-    simple = verb in NO_PROGRESSIVE or rng.random() < simple_chance[period]
-    return period if simple else _ONGOING_TENSES[period]
-
-
-def _clause(
-    rng: random.Random,
-    period: str,
-    frame: Frame,
-    subject: tuple[Phrase, str],
-    *,
-    tense: str = '',
-    negated: bool = False,
-    spot_chance: float = 0.5,
-    adverb_chance: float = 0.0,
-) -> Clause:
-    """A frame filled in for a subject."""
-    verb, name, rest = frame.verb, subject[1], []
-    tense = tense or _tense(rng, verb, period)
-    if frame.what:
-        direct = not VERBS[verb].tail
-        mix = 'object' if direct and verb not in _DEFINITE else 'known'
-        name = _pick_noun(rng, frame.what, name)
-        plural_chance = 0.0 if verb in _ONE_THING else 0.3
-        if mix == 'object' and (verb in _ONE_THING or NOUNS[name].kind in PEOPLE):
-            mix = 'few'  # no numbers: nobody wears six hats
-        rest.append(_dress(rng, name, mix, plural_chance, negated and direct))
-    if frame.where and spot_chance and (verb in _SOMEWHERE or rng.random() < spot_chance):
-        rest.append(_spot(rng, frame.where, name))
-    timeless = verb in STATES and (tense == 'present' or verb in NO_PROGRESSIVE)
-    if not timeless and rng.random() < adverb_chance:
-        english, french = _pick(rng, _ADVERBS[tense]).split('=')
-        rest.append(Phrase(english, tuple(french.split())))
-    return clause(subject[0], verb, tense, *rest, negated=negated)
-
-
-def _any_clause(rng: random.Random, period: str, frames: Sequence[Frame], **more) -> Clause:
-    frame = _pick(rng, frames)
-    return _clause(rng, period, frame, _subject(rng, frame.who), **more)
-
-
-def _one_action(rng: random.Random) -> tuple[str, str]:
-    """'The cat did not eat the pear in the garden this morning.'"""
-    period = _pick(rng, ('past', 'past', 'past', 'present', 'present', 'future'))
-    frames, negated = _EVENTS if period == 'future' else FRAMES, rng.random() < 0.2
-    return statement(_any_clause(rng, period, frames, negated=negated, adverb_chance=0.3))
-
-
-def _two_actions(rng: random.Random) -> tuple[str, str]:
-    """'The black cat sat on the couch and the brown dog slept on the rug.'"""
-    period = _pick(rng, ('past', 'past', 'present'))
-    link = _pick(rng, ('and', 'and', 'and', 'and', 'but', 'while', 'while'))
-    frame = _pick(rng, FRAMES)
-    subject = _subject(rng, frame.who)
-    first = _clause(rng, period, frame, subject, spot_chance=0.35)
-    frame = _pick(rng, _ONGOING if link == 'while' else FRAMES)
-    # After a noun, 'he' and 'they' would mean that noun; after another pronoun they need not.
-    other = _subject(rng, frame.who, subject[1], pronouns=subject[1] in PRONOUNS)
-    tense = _ONGOING_TENSES[period] if link == 'while' else ''
-    negated = link == 'but' and rng.random() < 0.5
-    second = _clause(rng, period, frame, other, tense=tense, negated=negated, spot_chance=0.35)
-    return statement(first, link, second)
-
-
-def _reason(rng: random.Random) -> tuple[str, str]:
-    """'My sister stayed in the house because she was tired.'"""
-    feeling, negated, frames = _pick(rng, _EXPLAINED)
-    frame, period = _pick(rng, frames), _pick(rng, ('past', 'past', 'present'))
-    subject, name = _subject(rng, frame.who if feeling == 'raining' else 'people')
-    first = _clause(rng, period, frame, (subject, name), negated=negated)
-    if feeling == 'raining':
-        subject = IT
-    elif name not in PRONOUNS:
-        he, they = PRONOUNS['he'], PRONOUNS['they']
-        she, elles = PRONOUNS['she'], ELLES
-        subject = ((he, she), (they, elles))[subject.plural][subject.feminine]
-    return statement(first, 'because', _feel(subject, feeling, period == 'past', False))
-
-
-def _feel(subject: Phrase, feeling: str, past: bool, negated: bool) -> Clause:
-    tense = 'past progressive' if past else 'progressive'
-    if feeling in VERBS:
-        return clause(subject, feeling, tense, negated=negated)
-    return clause(subject, 'be', tense, description(subject, feeling), negated=negated)
-
-
-def _being(rng: random.Random, negated: bool = False) -> Clause:
-    """'She is hungry'; 'the key is in the box'; 'the house was very quiet'."""
-    past, dice = rng.random() < 0.5, rng.random()
-    if dice < 0.3:
-        return _feel(_subject(rng, 'people')[0], _pick(rng, _FEELINGS), past, negated)
-    if dice < 0.55:
-        things = _pick(rng, tuple(_WHEREABOUTS))
-        name = _pick_noun(rng, things)
-        subject = _dress(rng, name, 'known')
-        rest = _spot(rng, _WHEREABOUTS[things].split(), name)
-    else:
-        name = _pick_noun(rng, _DESCRIBED)
+    def phrase(self, groups: str, mix: str, plain: bool = False, negated: bool = False) -> Phrase:
+        """A noun of the groups with a determiner of the mix and, unless plain, adjectives."""
+        name = self.pick([name for name in _members(groups) if name not in self._said])
+        self._said.add(name)
         kind = NOUNS[name].kind
-        plural = kind not in _ONLY_SINGULAR and rng.random() < 0.3
-        own = kind in OWNED and rng.random() < 0.4
-        subject = noun_phrase(_pick(rng, tuple(POSSESSIVES)) if own else 'the', name, plural=plural)
-        # What is 'new' after 'be' is 'neuf'; 'nouveau' would be another one.
-        choices = [a for a in _DESCRIPTIONS[kind].split() if a != 'new']
-        first, second = _pick(rng, choices), _pick(rng, choices)
-        if first in BEFORE_NOUN and second not in BEFORE_NOUN:
-            rest = description(subject, first, second)
-        else:
-            very = first not in COLORS | {'empty'} and rng.random() < 0.5
-            rest = description(subject, first, very=very)
-    return clause(
-        subject, 'be', 'past progressive' if past else 'progressive', rest, negated=negated
-    )
+        plural = kind not in _SINGULAR and self.chance(0.27)
+        determiner = 'own' if kind == 'kin' else self.pick(_MIXES[mix][plural].split())
+        if determiner == 'own' and kind not in _OWNED:
+            determiner = 'the'
+        determiner = self.pick(_DETERMINER_SETS.get(determiner, [determiner]))
+        options = () if plain else _ADJECTIVES_OF[kind]
+        adjectives = [self.pick(adjectives) for adjectives in options if self.chance(0.25)]
+        return noun_phrase(determiner, name, *adjectives, plural=plural, negated=negated)
 
+    def subject(self, groups: str, pronouns: bool) -> Phrase:
+        if pronouns and groups in ('people', 'living') and self.chance(0.35):
+            return self.pick(list(PRONOUNS.values()))
+        return self.phrase(groups, 'any')
 
-def _quality(rng: random.Random) -> tuple[str, str]:
-    return statement(_being(rng, negated=rng.random() < 0.2))
+    def tense(self, verb: Verb, past: bool) -> str:
+        simple, ongoing = ('past', 'past progressive') if past else ('present', 'progressive')
+        # 'I read' could be present or past; so it is past.
+        if verb.base == 'be' or (verb.base == verb.past and not past):
+            return ongoing
+        return simple if not verb.ing or self.chance(0.65) else ongoing
 
+    def clause(self, verb: Verb, subject: Phrase, past: bool, mood: str = '') -> Phrase:
+        """A clause with an object if the verb takes one, and else with a place."""
+        rest = []
+        if verb.what:
+            mix, negated = ('place', False) if verb.tail else ('any', mood == 'not')
+            rest.append(self.phrase(verb.what, mix, negated=negated))
+        if verb.where and (not verb.what or self.chance(0.4)):
+            where = self.pick(verb.where)
+            rest.append(place(where, self.phrase(PLACES[where][2], 'place')))
+        return clause(subject, verb, self.tense(verb, past), *rest, mood=mood)
 
-def _question(rng: random.Random) -> tuple[str, str]:
-    """'Did the boys eat the cake?', perhaps with 'where', 'when' or 'why'."""
-    word = _pick(rng, ('', '', '', '', '', 'where', 'where', 'when', 'why'))
-    if not word and rng.random() < 0.4:
-        return question(_being(rng))
-    period = _pick(rng, ('past', 'past', 'present'))
-    if word == 'where':
-        return question(_any_clause(rng, period, _WHERE, spot_chance=0.0), word)
-    if word == 'when' or not word and rng.random() < 0.3:
-        tense = _pick(rng, ('past', 'future'))
-        return question(_any_clause(rng, tense, _EVENTS, tense=tense), word)
-    return question(_any_clause(rng, period, FRAMES, spot_chance=0.7), word)
+    def simple(self, past: bool, mood: str, pronouns: bool = True) -> Phrase:
+        """A clause of any verb: 'the cat did not eat the pear in the garden'."""
+        verb = self.pick(_FRAMES)
+        return self.clause(verb, self.subject(verb.who, pronouns), past, mood)
 
+    def being(self, past: bool, mood: str) -> Phrase:
+        """'The old house was empty.'"""
+        kind = self.pick(list(_ADJECTIVES_OF))
+        subject = self.phrase(kind, 'known', plain=True)
+        return self.feeling(subject, self.pick(_ADJECTIVES_OF[kind][1]), past, mood)
 
-def _who(rng: random.Random) -> tuple[str, str]:
-    """'Who broke the cup?'"""
-    period = _pick(rng, ('past', 'past', 'present', 'future'))
-    frame = _pick(rng, _EVENTS if period == 'future' else FRAMES)
-    return statement(_clause(rng, period, frame, (WHO, ''), spot_chance=0.7))
+    def feeling(self, subject: Phrase, adjective: str, past: bool, mood: str = '') -> Phrase:
+        tense = 'past progressive' if past else 'progressive'
+        return clause(subject, VERBS['be'], tense, description(subject, adjective), mood=mood)
 
-
-def _where_is(rng: random.Random) -> tuple[str, str]:
-    things = _pick(rng, tuple(_WHEREABOUTS))
-    return where_is(_dress(rng, _pick_noun(rng, things), 'known'), past=rng.random() < 0.4)
-
-
-def _there_is(rng: random.Random) -> tuple[str, str]:
-    """'There are three birds near the tree.'"""
-    things = _pick(rng, tuple(_WHEREABOUTS))
-    name = _pick_noun(rng, things.replace('people', 'adult child'))
-    past, negated = rng.random() < 0.5, rng.random() < 0.2
-    if negated:
-        adjectives = _pick_adjectives(rng, NOUNS[name].kind)
-        plural = rng.random() < 0.5
-        what = noun_phrase('no', name, *adjectives, plural=plural, negated=True)
-    else:
-        what = _dress(rng, name, 'new', plural_chance=0.4)
-    return there_is(what, _spot(rng, _WHEREABOUTS[things].split(), name), past, negated)
-
-
-_SENTENCES = (
-    *(_one_action, _one_action, _one_action, _one_action, _two_actions, _two_actions, _two_actions),
-    *(_reason, _reason, _quality, _question, _question, _there_is),
-)
+    def reason(self, past: bool, mood: str) -> Phrase:
+        """'The old man stayed in the house because he was tired.'"""
+        verb, subject = self.pick(_PERSONAL), self.subject('people', pronouns=True)
+        first = self.clause(verb, subject, past, mood)
+        # No 'elles' here: that 'they' is 'ils' has no exceptions.
+        who = _STAND_INS.get((subject.person, subject.feminine)) or self.subject('people', False)
+        return join(first, 'because', self.feeling(who, self.pick(_FEELINGS), past))
 
 
 def sentence_pair(rng: random.Random) -> tuple[str, str]:
     """One random (English, French) pair."""
-    if rng.random() < 0.06:
-        return _pick(rng, (_who, _where_is))(rng)
-    return _pick(rng, _SENTENCES)(rng)
+    speaker = _Speaker(rng)
+    past, mood = speaker.chance(0.55), speaker.pick(['', '', '', '', 'not'])
+    form = rng.random()
+    if form < 0.3:
+        return sentence(speaker.simple(past, mood))
+    if form < 0.62:
+        first = speaker.simple(past, mood)
+        # A pronoun here could be taken for the subject of the first clause.
+        second = speaker.simple(past, '', pronouns=False)
+        return sentence(join(first, speaker.pick(['and', 'and', 'but']), second))
+    if form < 0.75:
+        return sentence(speaker.reason(past, mood))
+    if form < 0.81:
+        return sentence(speaker.being(past, mood))
+    if form < 0.92:
+        return sentence(speaker.simple(past, '?'), '?')
+    if form < 0.94:
+        return sentence(speaker.being(past, '?'), '?')
+    if form < 0.98:
+        return sentence(speaker.clause(speaker.pick(_PERSONAL), WHO, past), '?')
+    asked = speaker.phrase('living thing text clothes food', 'known')
+    return sentence(where_is(asked, 'past progressive' if past else 'progressive'), '?')
 
 
 def generate(*, seed: int, train: int, dev: int, test: int) -> dict[str, list[tuple[str, str]]]:

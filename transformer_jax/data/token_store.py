@@ -134,9 +134,7 @@ def cached_store(
     return write_store(directory, pairs, vocabulary)
 
 
-def _write_files(
-    folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
-) -> None:
+def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> None:
     dtype = np.uint16 if vocabulary.size <= 1 << 16 else np.int32
     pairs = iter(pairs)
     lengths: dict[str, list[np.ndarray]] = {'source': [], 'target': []}

@@ -1,7 +1,7 @@
-"""Beam search with the length penalty of Wu et al. (2016), section 7, as in the paper's section 6.1.
+"""Beam search with the length penalty of Wu et al. (2016), section 7 (paper, section 6.1).
 
-A finished hypothesis keeps its place in the beam, which narrows by one (Marian and JoeyNMT search so
-too): with one place this is greedy search, with enough places it is exhaustive.
+A finished hypothesis keeps its place in the beam, which narrows by one (Marian searches so too):
+with one place this is greedy search, with enough places it is exhaustive.
 """
 
 from collections.abc import Callable
@@ -97,12 +97,10 @@ def beam_search(
       `Hypotheses`.
 
     Raises:
-      ValueError: if n_best is not from 1 to beam_size, or alpha is negative.
+      ValueError: if n_best is not from 1 to beam_size.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
-    if alpha < 0.0:
-        raise ValueError(f'alpha={alpha} must be 0 or greater.')
     max_lengths = jnp.minimum(max_lengths, length)
     batch, slots = max_lengths.shape[0], jnp.arange(beam_size)
     limits_BK = jnp.repeat(max_lengths[:, None], beam_size, axis=1)
@@ -128,7 +126,7 @@ def beam_search(
         grown_BK, flat_BK = lax.top_k(grown_BKV.reshape(batch, -1), beam_size)
         token_BK = (flat_BK % vocab_size).astype(jnp.int32)
 
-        # Places go first to the finished, since no log-probability exceeds 0, then to the likeliest.
+        # No log-probability exceeds 0: places go to the finished first, then to the likeliest.
         def both(finished_BK: jax.Array, grown_BK: jax.Array) -> jax.Array:
             return jnp.concatenate([finished_BK, grown_BK], axis=1)
 
@@ -141,9 +139,7 @@ def beam_search(
         held_BK = jnp.broadcast_to(slots[None], (batch, beam_size))
         origin_BK = choose(held_BK, flat_BK // vocab_size)
         token_BK = choose(jnp.zeros_like(token_BK), token_BK)
-        log_probs_BK = choose(
-            jnp.where(beam.finished_BK, beam.log_probs_BK, -jnp.inf), grown_BK
-        )
+        log_probs_BK = choose(jnp.where(beam.finished_BK, beam.log_probs_BK, -jnp.inf), grown_BK)
         was_finished_BK = choose(beam.finished_BK, jnp.zeros_like(beam.finished_BK))
         ended_BK = (token_BK == eos_id) & (log_probs_BK > -jnp.inf)
         tokens_BKT = jnp.take_along_axis(beam.tokens_BKT, origin_BK[..., None], axis=1)
@@ -174,9 +170,7 @@ def beam_search(
         finished_BK=jnp.zeros((batch, beam_size), bool),
         cache=cache,
     )
-    beam = lax.while_loop(
-        lambda beam: (beam.position < length) & jnp.any(live(beam)), step, start
-    )
+    beam = lax.while_loop(lambda beam: (beam.position < length) & jnp.any(live(beam)), step, start)
     best_BK, order_BK = lax.top_k(scores(beam), beam_size)
     found_BK = best_BK > -jnp.inf
     tokens_BKT = jnp.take_along_axis(beam.tokens_BKT, order_BK[..., None], axis=1)

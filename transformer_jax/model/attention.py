@@ -56,9 +56,9 @@ def dot_product_attention(
     Returns:
       The attended values [B, T, N, Hv] and the attention weights [B, N, T, S] (float32).
     """
-    scores_BNTS = jnp.einsum(
-        'BTNH,BSNH->BNTS', query, key, preferred_element_type=jnp.float32
-    ) * (query.shape[-1] ** -0.5)
+    scores_BNTS = jnp.einsum('BTNH,BSNH->BNTS', query, key, preferred_element_type=jnp.float32) * (
+        query.shape[-1] ** -0.5
+    )
     if mask is None:
         weights_BNTS = jax.nn.softmax(scores_BNTS, axis=-1)
     else:

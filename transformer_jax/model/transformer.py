@@ -178,9 +178,7 @@ class Transformer(nn.Module):
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """[B, S] int32 ids to the encoder's output [B, S, D]."""
-        return self.encoder(
-            self._embed(source), padding_mask(source), deterministic=deterministic
-        )
+        return self.encoder(self._embed(source), padding_mask(source), deterministic=deterministic)
 
     def start_decoding(
         self, source: jax.Array, hypotheses: int, length: int

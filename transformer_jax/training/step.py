@@ -1,4 +1,4 @@
-"""One step of training and of evaluation, as pure functions; jit and shardings are applied elsewhere."""
+"""One step of training and of evaluation, as pure functions; others apply jit and shardings."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Installs and runs the tests.
+#   bash launch/test.sh [PYTEST ARGUMENTS]      (PYTHON=python3.12 chooses the Python)
+set -euo pipefail
+. "$(dirname "$0")/environment.sh"
+
+environment "test,huggingface"
+say "running the tests"
+"$VENV/bin/python" -m pytest "$@"
