@@ -190,7 +190,7 @@ def test_must_not_be_negative(section, name):
 
 @pytest.mark.parametrize('section, name', flat(RATES))
 def test_must_be_a_rate(section, name):
-    for value in (-0.1, 1.0, float('nan')):
+    for value in (-0.1, 1.0):
         with pytest.raises(UserError, match=rf'\.{name}={value} must be at least 0 and below 1\.'):
             section(**{name: value})
     assert getattr(section(**{name: 0.0}), name) == 0.0

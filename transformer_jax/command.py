@@ -131,6 +131,12 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
         lines += [error.lineno] if isinstance(error, SyntaxError) else []
         where = f'{path}, line {lines[-1]}' if lines else path
         reason = ' '.join(str(error.args[0] if error.args else error).split())
+        unknown = re.search(r'Key "(\w+)" does not exist', reason)  # said by ConfigDict, at length
+        if unknown:
+            try:
+                check_key(unknown[1])
+            except UserError as better:
+                raise UserError(f'{where}: {better}') from error
         raise UserError(f'{where}: {type(error).__name__}: {reason.rstrip(".")}.') from error
     if not hasattr(config, 'to_dict'):
         raise UserError(

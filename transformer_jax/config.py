@@ -398,7 +398,9 @@ class Config:
         """An `ml_collections.ConfigDict` for config files to start from; it knows every field."""
         from ml_collections import ConfigDict  # only config files need the package
 
-        return ConfigDict(self.to_dict())
+        config = ConfigDict(self.to_dict())
+        config.lock()  # so that a misspelt field fails on its own line of the config file
+        return config
 
     def differences(self, other: 'Config') -> list[str]:
         """The fields that make `other` another run than this one, as 'field: mine, theirs'."""
@@ -421,8 +423,9 @@ def check_key(key: str) -> None:
     if key in known:
         return
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    # A right name in the wrong section is a common slip that spelling alone does not find.
-    same_name = [name for name in known if name.split('.')[-1] == key.split('.')[-1]]
-    hint = (same_name or near or [None])[0]
+    # A right name in the wrong section, or in none, is a slip that spelling alone does not find.
+    names = {name.rpartition('.')[2]: name for name in known}
+    same_name = difflib.get_close_matches(key.rpartition('.')[2], names, n=1, cutoff=0.8)
+    hint = names[same_name[0]] if same_name else (near or [None])[0]
     ending = f'did you mean {hint}?' if hint else f'the sections are {", ".join(_SECTIONS)}.'
     raise UserError(f'{key} is not a field of the config; {ending}')

@@ -58,8 +58,8 @@ _NOUNS = {
     'landmark': 'tree:arbre:m bridge:pont:m wall:mur:m door:porte:f window:fenêtre:f',
 }
 # The kinds of which one can have one's own, and those of which there is only one of each.
-_OWNED = set(['kin', 'animal', 'food', 'mass', 'drink', 'text', 'clothes', 'thing', 'container', 'furniture', 'room'])
-_SINGULAR = set(['mass', 'drink', 'room', 'building', 'outdoors', 'water'])
+_OWNED = 'kin animal food mass drink text clothes thing container furniture room'.split()
+_SINGULAR = 'mass drink room building outdoors water'.split()
 
 # 'english:masculine', with '/feminine' where it is irregular.
 _BEFORE_NOUN = """big:grand small:petit young:jeune good:bon/bonne bad:mauvais pretty:joli

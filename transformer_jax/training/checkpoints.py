@@ -41,7 +41,7 @@ class Checkpoints:
             ]
         )
         options = (
-            ocp.CheckpointManagerOptions(read_only=True)
+            ocp.CheckpointManagerOptions(read_only=True, save_interval_steps=0, create=False)
             if read_only
             else ocp.CheckpointManagerOptions(preservation_policy=policy)
         )
@@ -119,7 +119,7 @@ class Checkpoints:
             if len(used) == count:
                 break
             try:
-                params = self._restore_params(step)
+                params = self.restore_arrays(step, 'params')['params']
             except Exception as error:  # orbax and tensorstore raise many kinds
                 _logger.warning(
                     'The checkpoint of step %d is damaged (%s) and left out.',
@@ -141,16 +141,20 @@ class Checkpoints:
         """Waits, then lets go of the threads."""
         self._manager.close()
 
-    def _restore_params(self, step: int) -> Any:
-        # As NumPy: a checkpoint then loads on any machine, whatever devices it was saved from.
-        metadata = self._manager.item_metadata(step)['params']
-        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), metadata.tree)
-        return self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.PyTreeRestore(restore_args=as_numpy),
-            ),
-        )['params']
+    def restore_arrays(self, step: int, *items: str) -> dict[str, Any]:
+        """The items of one checkpoint ('params', 'rest'; all unless named) as NumPy arrays.
+
+        They load on any machine, whatever devices they were saved from.
+        """
+
+        def as_numpy(item: str) -> ocp.args.PyTreeRestore:
+            metadata = self._manager.item_metadata(step)[item]
+            numpy = ocp.RestoreArgs(restore_type=np.ndarray)
+            return ocp.args.PyTreeRestore(restore_args=jax.tree.map(lambda _: numpy, metadata.tree))
+
+        wanted = {item: as_numpy(item) for item in items or ('params', 'rest')}
+        restored = self._manager.restore(step, args=ocp.args.Composite(**wanted))
+        return {item: restored[item] for item in wanted}
 
 
 def _restore_like(tree: Any) -> ocp.args.PyTreeRestore:

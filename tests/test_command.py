@@ -1,0 +1,241 @@
+"""Bad input to `main`: exit code 2, one sentence on stderr, no trace, and nothing written."""
+
+import pytest
+
+from transformer_jax import command, main
+from transformer_jax.config import Config
+from transformer_jax.errors import UserError
+
+CONFIG = """
+from transformer_jax.config import Config
+
+def get_config():
+    config = Config().to_config_dict()
+    config.model.update(num_layers=1, d_model=16, d_ff=32, num_heads=2)
+    config.data.update(corpus='files', train_source='{0}/train.en', train_target='{0}/train.fr')
+    config.data.update(vocab_size=300, max_length=64, tokens_per_batch=512, num_buckets=1)
+    config.data.update(dev_size=2, test_size=2)
+    return config
+"""
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """A config, and thirty pairs that it trains on; the current folder is theirs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'train.en').write_text(''.join(f'the number {n}\n' for n in range(30)))
+    (tmp_path / 'train.fr').write_text(''.join(f'le nombre {n}\n' for n in range(30)))
+    (tmp_path / 'config.py').write_text(CONFIG.format(tmp_path))
+    return tmp_path
+
+
+def fails(capsys, monkeypatch, *arguments):
+    """Runs `main`, which is to end with code 2 and one sentence; returns the sentence."""
+    monkeypatch.setattr('sys.argv', ['main', *arguments])
+    with pytest.raises(SystemExit) as exit_:
+        command.run(main.main)
+    out, err = capsys.readouterr()
+    sentence = [line for line in err.splitlines() if line.startswith('error: ')]
+    assert exit_.value.code == 2
+    assert out == ''
+    assert len(sentence) == 1
+    assert 'Traceback' not in err
+    return sentence[0].removeprefix('error: ')
+
+
+@pytest.mark.parametrize(
+    ('flag', 'sentence'),
+    [
+        (
+            '--config.model.d_modle=8',
+            'model.d_modle is not a field of the config; did you mean model.d_model?',
+        ),
+        (
+            '--config.mdel.d_model=8',
+            'mdel.d_model is not a field of the config; did you mean model.d_model?',
+        ),
+        (
+            '--config.train.warmup_steps=8',
+            'train.warmup_steps is not a field of the config; did you mean optimizer.warmup_steps?',
+        ),
+        ('--config.model.d_ff=wide', "model.d_ff='wide' must be of type int."),
+        ('--config.model.d_ff=2.5', "model.d_ff='2.5' must be of type int."),
+        ('--config.train.steps=-1', 'train.steps=-1 must be greater than 0.'),
+        ('--config.model.num_layers=0', 'model.num_layers=0 must be greater than 0.'),
+        (
+            '--config.model.d_model=10',
+            None,  # divisible by 2 heads
+        ),
+        (
+            '--config.model.num_heads=3',
+            'model.d_model=16 is not divisible by model.num_heads=3: '
+            'choose a multiple of it, or set model.d_k and model.d_v.',
+        ),
+        ('--config.model.dropout_rate=1.5', 'dropout_rate=1.5 must be at least 0 and below 1.'),
+        ('--config.model.norm=pst', "must be one of post, pre (did you mean 'post'?)."),
+        ('--config.model=5', '--config.model is a section: name a field'),
+        ('--config.model.d_ff', '--config.model.d_ff has no value'),
+        ('--workdri=x', '--workdri=x is not a flag of this command'),
+        (
+            '--config.data.train_source=nowhere.en',
+            "data.train_source='nowhere.en' does not exist",
+        ),
+        (
+            '--config.data.max_length=2',
+            'data.max_length=2 is shorter than every training pair: raise it.',
+        ),
+        (
+            '--config.data.vocab_size=30000',
+            'data.vocab_size=30000 is more than this text can support: set it to ',
+        ),
+        (
+            '--config.data.vocab_size=100',
+            'data.vocab_size=100 cannot hold the ',
+        ),
+        (
+            '--config.data.tokens_per_batch=100',
+            'data.tokens_per_batch=100 holds fewer than 8 sentences of data.max_length=64: '
+            'set it to 512 or more, or lower data.max_length.',
+        ),
+        (
+            '--config.data.vocabulary=config.py',
+            "data.vocabulary='config.py' is not a SentencePiece model",
+        ),
+        (
+            '--config.data.vocabulary=no.model',
+            "data.vocabulary='no.model' cannot be read (No such file or directory)",
+        ),
+    ],
+)
+def test_a_bad_flag(corpus, capsys, monkeypatch, flag, sentence):
+    if sentence is None:
+        assert command.load_config('config.py', [flag]).model.d_model == 10
+        return
+    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run', flag)
+    assert sentence in said
+    assert not (corpus / 'run').exists()
+
+
+def test_the_two_files_differ_in_length(corpus, capsys, monkeypatch):
+    (corpus / 'train.fr').write_text('un\ndeux\n')
+    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    assert 'has 30 lines' in said
+    assert 'has 2' in said
+    assert not (corpus / 'run').exists()
+
+
+def test_text_that_is_not_utf_8(corpus, capsys, monkeypatch):
+    (corpus / 'train.fr').write_bytes(b'le nombre\n' * 29 + 'été'.encode('latin-1') + b'\n')
+    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    assert 'train.fr' in said
+    assert 'line 30' in said
+    assert not (corpus / 'run').exists()
+
+
+def test_an_empty_corpus(corpus, capsys, monkeypatch):
+    (corpus / 'train.en').write_text('')
+    (corpus / 'train.fr').write_text('')
+    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    assert 'has no sentence pairs' in said
+    assert not (corpus / 'run').exists()
+
+
+def test_a_corpus_of_blank_lines(corpus, capsys, monkeypatch):
+    (corpus / 'train.fr').write_text('\n' * 30)
+    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    assert 'no training pair with text on both sides' in said
+    assert not (corpus / 'run').exists()
+
+
+def test_a_workdir_below_a_file(corpus, capsys, monkeypatch):
+    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=train.en/run')
+    assert "workdir='train.en/run' cannot be a folder, since train.en is a file" in said
+
+
+def test_a_workdir_that_is_not_writable(corpus, capsys, monkeypatch):
+    monkeypatch.setattr('os.access', lambda *_: False)  # root may write anywhere
+    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    assert "workdir='run' is not writable" in said
+    assert not (corpus / 'run').exists()
+
+
+def test_a_config_that_is_not_there_names_those_that_are(corpus, capsys, monkeypatch):
+    said = fails(capsys, monkeypatch, '--config=confgi.py')
+    assert said == (
+        "--config='confgi.py' is not a file (there are config.py): give the path of a config file."
+    )
+
+
+@pytest.mark.parametrize(
+    ('text', 'sentence'),
+    [
+        ('def get_config(:', 'bad.py, line 1: SyntaxError: invalid syntax.'),
+        ('x = 1', "--config='bad.py' defines no get_config(): add it to the file."),
+        ('def get_config():\n    return 5', "--config='bad.py': get_config() returned a int"),
+        ('def get_config():\n    return 1 / 0', 'bad.py, line 2: ZeroDivisionError: division by'),
+        (
+            'from transformer_jax.config import Config\n'
+            'def get_config():\n'
+            '    config = Config().to_config_dict()\n'
+            '    config.model.d_modle = 3\n',
+            'bad.py, line 4: d_modle is not a field of the config; did you mean model.d_model?',
+        ),
+        ('def get_config(folder):\n    return 5', "--config='bad.py' needs an argument (folder)"),
+    ],
+)
+def test_a_bad_config_file(corpus, capsys, monkeypatch, text, sentence):
+    (corpus / 'bad.py').write_text(text)
+    said = fails(capsys, monkeypatch, '--config=bad.py')
+    assert sentence in said
+
+
+def test_an_argument_that_the_config_does_not_take(corpus, capsys, monkeypatch):
+    said = fails(capsys, monkeypatch, '--config=config.py:folder')
+    assert "--config='config.py' takes no argument, but got 'folder'." in said
+
+
+def test_no_config(capsys, monkeypatch):
+    said = fails(capsys, monkeypatch)
+    assert 'the following arguments are required: --config' in said
+
+
+def test_overrides_change_the_config(corpus):
+    config = command.load_config(
+        'config.py', ['--config.model.d_ff=64', '--config.data.vocabulary', 'a=b']
+    )
+    assert (config.model.d_ff, config.data.vocabulary) == (64, 'a=b')
+
+
+def test_a_config_gets_its_argument(corpus):
+    (corpus / 'folder.py').write_text(
+        'from transformer_jax.config import Config\n'
+        'def get_config(folder):\n'
+        '    config = Config().to_config_dict()\n'
+        '    config.data.data_dir = folder\n'
+        '    return config\n'
+    )
+    assert command.load_config('folder.py:../data').data.data_dir == '../data'
+    assert command.config_name('configs/folder.py:../data') == 'folder'
+
+
+def test_a_fault_of_ours_keeps_its_trace(monkeypatch):
+    monkeypatch.setattr('sys.argv', ['main'])
+    with pytest.raises(ZeroDivisionError):
+        command.run(lambda arguments: 1 / 0)
+
+
+def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr('sys.argv', ['main'])
+    with pytest.raises(SystemExit) as exit_:
+        command.run(interrupted)
+    assert exit_.value.code == 130
+    assert capsys.readouterr().err == 'Stopped by Ctrl-C.\n'
+
+
+def test_user_errors_are_value_errors():
+    with pytest.raises(ValueError, match='not a field'):
+        Config.from_mapping({'modle': {}})
+    assert issubclass(UserError, ValueError)

@@ -1,0 +1,222 @@
+"""Promises 5 and 7: a run that was stopped ends with the same bytes as one that was not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from transformer_jax import trainer
+from transformer_jax.config import Config
+from transformer_jax.errors import UserError
+from transformer_jax.metrics import read_metrics
+from transformer_jax.trainer import train
+from transformer_jax.training.checkpoints import Checkpoints
+from transformer_jax.workdir import Workdir
+
+# The log's rhythm does not fit that of the checkpoints: a window has to survive a restart.
+TINY = {
+    'model': {'num_layers': 1, 'd_model': 16, 'd_ff': 32, 'num_heads': 2},
+    'data': {
+        'corpus': 'phrasebook',
+        'target_language': 'fr',
+        'train_size': 400,
+        'dev_size': 8,
+        'test_size': 8,
+        'vocab_size': 400,
+        'max_length': 64,
+        'tokens_per_batch': 512,
+        'num_buckets': 2,
+    },
+    'optimizer': {'warmup_steps': 10},
+    'train': {
+        'steps': 12,
+        'log_every': 5,
+        'checkpoint_every': 3,
+        'eval_every': 6,
+        'keep': 2,
+    },
+    'decode': {'beam_size': 2, 'average_checkpoints': 2, 'max_extra_length': 2},
+}
+
+
+def tiny(**changes):
+    return Config.from_mapping(
+        {section: fields | changes.get(section, {}) for section, fields in TINY.items()}
+    )
+
+
+def remembered(workdir):
+    """All that a run leaves, but for times: bytes of the last state, metrics and results."""
+    folder = Workdir(workdir)
+    manager = Checkpoints(folder.checkpoints, read_only=True)
+    step = manager.steps()[-1]
+    restored = manager.restore_arrays(step)
+    manager.close()
+    state = {
+        jax.tree_util.keystr(path): np.asarray(leaf).tobytes()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(restored)
+    }
+    records = [
+        {k: v for k, v in record.items() if k not in ('seconds', 'target_tokens_per_second')}
+        for record in read_metrics(folder.metrics)
+    ]
+    return step, state, records, folder.read_results()
+
+
+@pytest.fixture(scope='module')
+def uninterrupted(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp('uninterrupted')
+    train(tiny(), workdir)
+    return workdir
+
+
+def stop_at(monkeypatch, batch):
+    """Has the next run stop as by Ctrl-C when it asks for its `batch`-th batch."""
+    asked = iter(range(1, 10_000))
+    lay = trainer.shard_batch
+
+    def shard_batch(*args):
+        if next(asked) == batch:
+            raise KeyboardInterrupt
+        return lay(*args)
+
+    monkeypatch.setattr(trainer, 'shard_batch', shard_batch)
+
+
+def test_stopped_twice_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path, monkeypatch):
+    for batch in (9, 6):  # between checkpoints, before and after the first evaluation
+        stop_at(monkeypatch, batch)
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny(), tmp_path)
+        monkeypatch.undo()
+    train(tiny(), tmp_path)
+    assert remembered(tmp_path) == remembered(uninterrupted)
+
+
+def test_killed_outright_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path):
+    config = tmp_path / 'config.py'
+    config.write_text(
+        'from ml_collections import ConfigDict\n'
+        f'def get_config():\n    return ConfigDict({tiny().to_dict()!r})\n'
+    )
+    workdir = tmp_path / 'run'
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            '-m',
+            'transformer_jax.main',
+            f'--config={config}',
+            f'--workdir={workdir}',
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {'XLA_FLAGS': '--xla_force_host_platform_device_count=8'},
+    )
+    deadline = time.monotonic() + 120
+    # Killed while a checkpoint is being written: its folder is there under its temporary name.
+    while process.poll() is None and time.monotonic() < deadline:
+        if list((workdir / 'checkpoints').glob('*')):
+            break
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    train(tiny(), workdir)
+    assert remembered(workdir) == remembered(uninterrupted)
+
+
+def test_longer_training_goes_on_as_if_it_had_been_meant_from_the_start(uninterrupted, tmp_path):
+    train(tiny(train={'steps': 9, 'eval_every': 3}), tmp_path)
+    train(tiny(), tmp_path)
+    assert remembered(tmp_path)[1] == remembered(uninterrupted)[1]
+
+
+def test_a_finished_run_shows_its_results_and_trains_no_more(uninterrupted, monkeypatch):
+    monkeypatch.setattr(trainer, 'prepare', None)  # so that any work would fail
+    assert train(tiny(), uninterrupted) == Workdir(uninterrupted).read_results()
+
+
+def test_results_hold_scores_signatures_and_examples(uninterrupted):
+    results = Workdir(uninterrupted).read_results()
+    assert results['step'] == 12
+    assert results['averaged_checkpoints'] == [9, 12]
+    assert results['test']['sentences'] == 8
+    assert 'tok:13a' in results['test']['bleu_signature']
+    assert results['best_dev']['step'] in (6, 12)
+    assert results['examples'][-1]['source'].startswith('The black cat sat on the couch')
+
+
+def test_metrics_are_of_every_window_and_evaluation(uninterrupted):
+    records = read_metrics(Workdir(uninterrupted).metrics)
+    assert [(r['kind'], r['step']) for r in records] == [
+        ('train', 5),
+        ('dev', 6),
+        ('train', 10),
+        ('train', 12),
+        ('dev', 12),
+    ]
+
+
+def test_early_stopping_ends_the_run_and_stays_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        trainer, 'score', lambda *_: trainer.Scores(1.0, 'tok:13a', 1.0, '')
+    )  # never better than the first
+    config = tiny(train={'patience': 1, 'steps': 100, 'eval_every': 3})
+    assert train(config, tmp_path)['step'] == 6
+    (tmp_path / 'results.json').unlink()
+    assert train(config, tmp_path)['step'] == 6
+
+
+def test_a_damaged_checkpoint_is_put_aside_and_made_again(uninterrupted, tmp_path):
+    train(tiny(train={'steps': 9}), tmp_path)
+    for file in (tmp_path / 'checkpoints' / '9').rglob('*'):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    train(tiny(), tmp_path)
+    assert remembered(tmp_path)[1] == remembered(uninterrupted)[1]
+    assert (tmp_path / 'checkpoints.damaged' / '9').is_dir()
+
+
+def test_another_config_is_refused_and_named(uninterrupted):
+    before = (uninterrupted / 'config.json').read_text()
+    with pytest.raises(UserError, match=r'model\.d_ff: 64 against 32'):
+        train(tiny(model={'d_ff': 64}), uninterrupted)
+    assert (uninterrupted / 'config.json').read_text() == before
+
+
+def test_other_data_are_refused(tmp_path, uninterrupted):
+    saved = json.loads((uninterrupted / 'config.json').read_text())
+    saved['data_fingerprint'] = 'that of other data'
+    (uninterrupted / 'config.json').write_text(json.dumps(saved))
+    with pytest.raises(UserError, match='belongs to other data'):
+        train(tiny(train={'steps': 20}), uninterrupted)
+
+
+def test_nothing_is_compiled_once_training_has_begun(tmp_path, monkeypatch):
+    compiled, steps, before = [], trainer.compile_steps, {}
+
+    def count(event, *_, **__):
+        if event == '/jax/core/compile/backend_compile_duration':
+            compiled.append(event)
+
+    def compile_steps(*args):
+        programs = steps(*args)
+        before['training'] = len(compiled)
+        return programs
+
+    def evaluate(run, step):
+        before['evaluation'] = len(compiled)
+
+    monkeypatch.setattr(trainer, 'compile_steps', compile_steps)
+    monkeypatch.setattr(trainer._Run, '_evaluate', evaluate)
+    config = tiny(train={'steps': 10, 'checkpoint_every': 10, 'eval_every': 10})
+    jax.monitoring.register_event_duration_secs_listener(count)
+    run = trainer._Run(config, Workdir(tmp_path), trainer.prepare(config.data))
+    run._train()
+    run.checkpoints.close()
+    assert before['evaluation'] == before['training'] > 0
