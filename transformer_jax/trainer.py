@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -125,7 +126,8 @@ def compile_steps(
         return step.lower(abstract, batch).compile()
 
     with (
-        ThreadPoolExecutor(4) as pool,
+        # XLA compiles one program on one core, at the cost of some hundred MB each.
+        ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool,
         progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar,
     ):
         result = {}
