@@ -1,8 +1,8 @@
 """Measures a config: python -m transformer_jax.benchmark --config=FILE.
 
-    input    pairs/s that the feed delivers from a prepared store, and the share of padding
-    compile  parameters, and for each batch shape the FLOPs and the memory that XLA says it needs
-    train    target tokens/s of each batch shape
+input    pairs/s that the feed delivers from a prepared store, and the share of padding
+compile  parameters, and for each batch shape the FLOPs and the memory that XLA says it needs
+train    target tokens/s of each batch shape
 """
 
 import statistics

@@ -1,0 +1,88 @@
+import logging
+import shutil
+
+import pytest
+
+from transformer_jax.config import DataConfig
+from transformer_jax.data import prepare as module
+from transformer_jax.data.prepare import prepare
+from transformer_jax.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / 'corpus'
+    folder.mkdir()
+    (folder / 'train.en').write_text(''.join(f'the number {n}\n' for n in range(90)) + 'none\n')
+    (folder / 'train.fr').write_text(''.join(f'le nombre {n}\n' for n in range(90)) + '\n')
+    return folder
+
+
+def config(folder, **changes):
+    settings = {
+        'corpus': 'files',
+        'train_source': str(folder / 'train.en'),
+        'train_target': str(folder / 'train.fr'),
+        'dev_size': 2,
+        'test_size': 3,
+        'vocab_size': 290,
+        'max_length': 20,
+        'tokens_per_batch': 160,
+        'num_buckets': 1,
+        'cache_dir': str(folder.parent / 'cache'),
+    }
+    return DataConfig(**settings | changes)
+
+
+def test_everything_is_there(folder):
+    data = prepare(config(folder))
+    assert data.vocabulary.size == 290
+    assert (len(data.dev), len(data.test)) == (2, 3)
+    assert len(data.store) + len(data.dev) + len(data.test) + data.store.empty == 91
+    assert data.plan.batches_per_epoch > 1
+
+
+def test_the_second_time_nothing_is_made_again(folder, monkeypatch):
+    first = prepare(config(folder))
+    monkeypatch.setattr(module.Vocabulary, 'train', None)
+    monkeypatch.setattr('transformer_jax.data.token_store.write_store', None)
+    assert prepare(config(folder)).fingerprint == first.fingerprint
+
+
+def test_a_changed_file_is_other_data(folder):
+    first = prepare(config(folder))
+    text = (folder / 'train.fr').read_text()
+    (folder / 'train.fr').write_text(text.replace('nombre 7', 'chiffre 7'))
+    assert prepare(config(folder)).fingerprint != first.fingerprint
+
+
+def test_moved_files_are_the_same_data(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / 'moved')
+    moved = config(tmp_path / 'moved')
+    assert prepare(moved).fingerprint == prepare(config(folder)).fingerprint
+
+
+def test_the_vocabulary_of_a_run_that_goes_on_is_kept(folder):
+    small = prepare(config(folder, vocab_size=280)).vocabulary
+    assert prepare(config(folder), small).vocabulary is small
+
+
+def test_a_given_vocabulary_file_is_used(folder, tmp_path):
+    prepare(config(folder, vocab_size=280)).vocabulary.save(tmp_path / 'given.model')
+    assert prepare(config(folder, vocabulary=str(tmp_path / 'given.model'))).vocabulary.size == 280
+
+
+def test_what_is_left_out_is_counted_and_named(folder, caplog):
+    (folder / 'train.en').write_text('long ' * 50 + '\n' + (folder / 'train.en').read_text())
+    (folder / 'train.fr').write_text('long ' * 50 + '\n' + (folder / 'train.fr').read_text())
+    logger = logging.getLogger('transformer_jax')
+    logger.addHandler(caplog.handler)
+    prepare(config(folder, dev_size=1, test_size=1, seed=3))
+    logger.removeHandler(caplog.handler)
+    assert 'training pairs, longer than data.max_length=20 tokens.' in caplog.text
+    assert 'Left out 1 training pairs with an empty side.' in caplog.text
+
+
+def test_every_pair_too_long(folder):
+    with pytest.raises(UserError, match=r'data\.max_length=2 is shorter than every training pair'):
+        prepare(config(folder, max_length=2))

@@ -1,0 +1,101 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from transformer_jax.data.token_store import cached_store, open_store, sentences_from, write_store
+from transformer_jax.data.vocabulary import Vocabulary
+
+PAIRS = [('the cat', 'le chat'), ('', 'rien'), ('the dog sleeps', 'le chien dort'), ('x', '  ')]
+
+
+@pytest.fixture(scope='module')
+def vocabulary():
+    return Vocabulary.train([text for pair in PAIRS for text in pair], size=280)
+
+
+def never():
+    raise AssertionError('tokenised again')
+    yield
+
+
+def test_what_is_written_is_read(tmp_path, vocabulary):
+    store = write_store(tmp_path / 'store', PAIRS, vocabulary)
+    assert len(store) == 2
+    for side, texts in ((store.source, ['the cat', 'the dog sleeps']),
+                        (store.target, ['le chat', 'le chien dort'])):  # fmt: skip
+        for k, text in enumerate(texts):
+            ids = side.tokens[side.offsets[k] : side.offsets[k + 1]]
+            assert ids.tolist() == vocabulary.encode([text])[0].tolist()
+            assert side.lengths[k] == len(ids)
+
+
+def test_small_vocabularies_take_two_bytes_a_token(tmp_path, vocabulary):
+    assert write_store(tmp_path / 'store', PAIRS, vocabulary).source.tokens.dtype == np.uint16
+
+
+def test_pairs_with_an_empty_side_are_counted(tmp_path, vocabulary):
+    assert write_store(tmp_path / 'store', PAIRS, vocabulary).empty == 2
+
+
+def test_a_whole_store_is_not_made_again(tmp_path, vocabulary):
+    write_store(tmp_path / 'store', PAIRS, vocabulary)
+    assert len(cached_store(tmp_path / 'store', never(), vocabulary)) == 2
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+def other_format(path):
+    meta = json.loads(path.read_text())
+    path.write_text(json.dumps(meta | {'format': 0}))
+
+
+@pytest.mark.parametrize(
+    ('name', 'damage'),
+    [
+        ('source.tokens.npy', flip),
+        ('target.offsets.npy', flip),
+        ('target.tokens.npy', shorten),
+        ('source.offsets.npy', lambda path: path.unlink()),
+        ('meta.json', shorten),
+        ('meta.json', other_format),
+    ],
+)
+def test_a_damaged_store_is_made_again_and_named(tmp_path, vocabulary, caplog, name, damage):
+    logger = logging.getLogger('transformer_jax')
+    whole = write_store(tmp_path / 'store', PAIRS, vocabulary).source.tokens.tolist()
+    damage(tmp_path / 'store' / name)
+    logger.addHandler(caplog.handler)
+    again = cached_store(tmp_path / 'store', PAIRS, vocabulary)
+    logger.removeHandler(caplog.handler)
+    assert again.source.tokens.tolist() == whole
+    assert 'is damaged' in caplog.text
+    assert len(open_store(tmp_path / 'store')) == 2
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path, vocabulary):
+    def pairs():
+        yield from PAIRS
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_store(tmp_path / 'store', pairs(), vocabulary)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_padded_rows():
+    sentences = sentences_from([np.array([5, 6, 1]), np.array([7, 1])])
+    assert sentences.padded(np.array([1, -1, 0]), 4).tolist() == [
+        [7, 1, 0, 0],
+        [0, 0, 0, 0],
+        [5, 6, 1, 0],
+    ]

@@ -1,0 +1,109 @@
+import io
+
+import pytest
+import sentencepiece
+
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
+
+TEXT = ['the cat sleeps', 'the dog sleeps', 'le chat dort', 'le chien dort', 'où est le chat ?']
+
+
+@pytest.fixture(scope='module')
+def vocabulary():
+    return Vocabulary.train(TEXT, size=300)
+
+
+def given_model(**options):
+    """A SentencePiece model as others train it; by default its ids are unk 0, bos 1, eos 2."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT),
+        model_writer=model,
+        vocab_size=30,
+        model_type='bpe',
+        minloglevel=2,
+        **options,
+    )
+    return model.getvalue()
+
+
+def test_size_and_special_ids(vocabulary):
+    assert (vocabulary.size, vocabulary.pad_id, vocabulary.eos_id) == (300, 0, 1)
+
+
+@pytest.mark.parametrize('text', ['the dog', 'le ☃ 猫', 'œuf', 'ThE CaT!', '\U0001f600'])
+def test_any_text_comes_back(vocabulary, text):
+    ids = vocabulary.encode([text])[0]
+    assert vocabulary.decode(ids) == text
+    assert 2 not in ids  # the unknown piece
+
+
+def test_texts_end_with_the_end_mark(vocabulary):
+    assert [ids[-1] for ids in vocabulary.encode(TEXT)] == [1] * 5
+    assert vocabulary.encode([''])[0].tolist() == [1]
+
+
+def test_decoding_stops_at_the_end_mark_and_skips_padding(vocabulary):
+    cat = vocabulary.encode(['the cat'])[0][:-1].tolist()
+    assert vocabulary.decode([0, *cat, 1, *cat]) == 'the cat'
+    assert ''.join(vocabulary.pieces([*cat, 1, 0])) == '▁the▁cat'
+
+
+def test_training_again_gives_the_same_model(vocabulary):
+    assert Vocabulary.train(TEXT, size=300).digest == vocabulary.digest
+    assert Vocabulary.train(TEXT, size=299).digest != vocabulary.digest
+
+
+@pytest.mark.parametrize(
+    ('normalization', 'expected'), [('identity', 'le\u202fchat'), ('nmt_nfkc', 'le chat')]
+)
+def test_normalization(normalization, expected):
+    vocabulary = Vocabulary.train(TEXT, size=300, normalization=normalization)
+    assert vocabulary.decode(vocabulary.encode(['le\u202fchat'])[0]) == expected
+
+
+def test_more_pieces_than_the_text_supports_says_how_many_it_does():
+    with pytest.raises(UserError, match=r'data\.vocab_size=9000 is more than this text can') as e:
+        Vocabulary.train(TEXT, size=9000)
+    most = int(str(e.value).split('set it to ')[1].split(' ')[0])
+    assert Vocabulary.train(TEXT, size=most).size == most
+
+
+def test_fewer_pieces_than_characters():
+    with pytest.raises(UserError, match=r'data\.vocab_size=200 cannot hold the \d+ characters'):
+        Vocabulary.train(TEXT, size=200)
+
+
+def test_a_given_model_without_padding_makes_room_for_it():
+    vocabulary = Vocabulary(given_model())
+    ids = vocabulary.encode(['the cat sleeps'])[0]
+    assert (vocabulary.size, vocabulary.eos_id) == (31, 3)
+    assert 0 not in ids
+    assert vocabulary.decode(ids) == 'the cat sleeps'
+
+
+def test_a_given_file_is_loaded_and_its_lack_of_bytes_named(tmp_path, caplog):
+    (tmp_path / 'given.model').write_bytes(given_model())
+    assert Vocabulary.load(tmp_path / 'given.model').size == 31
+    assert 'has no byte fall-back' in caplog.text
+
+
+def test_a_saved_model_is_the_same(vocabulary, tmp_path, caplog):
+    vocabulary.save(tmp_path / 'a.model')
+    assert Vocabulary.load(tmp_path / 'a.model').digest == vocabulary.digest
+    assert caplog.text == ''
+
+
+def test_a_model_without_an_end_mark(tmp_path):
+    (tmp_path / 'given.model').write_bytes(given_model(eos_id=-1))
+    with pytest.raises(UserError, match='without an end mark'):
+        Vocabulary.load(tmp_path / 'given.model')
+
+
+def test_what_is_no_model_and_what_is_not_there(tmp_path):
+    (tmp_path / 'text').write_text('not a model')
+    with pytest.raises(UserError, match=r'data\.vocabulary=.*is not a SentencePiece model'):
+        Vocabulary.load(tmp_path / 'text')
+    with pytest.raises(UserError, match='cannot be read'):
+        Vocabulary.load(tmp_path / 'missing')

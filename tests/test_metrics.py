@@ -1,0 +1,43 @@
+import json
+
+from transformer_jax.metrics import MetricsWriter, read_metrics
+
+
+def record(step, **values):
+    return {'step': step, 'kind': 'train', **values}
+
+
+def test_lines_are_on_disk_at_once(tmp_path):
+    writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)
+    writer.write(record(5, loss=1.5))
+    assert json.loads((tmp_path / 'metrics.jsonl').read_text()) == record(5, loss=1.5)
+    writer.close()
+
+
+def test_what_was_logged_after_the_step_resumed_from_is_dropped(tmp_path):
+    path = tmp_path / 'metrics.jsonl'
+    path.write_text(''.join(json.dumps(record(step)) + '\n' for step in (5, 10, 15)))
+    writer = MetricsWriter(path, tmp_path / 'tb', step=10)
+    writer.write(record(15, again=1))
+    writer.close()
+    assert read_metrics(path) == [record(5), record(10), record(15, again=1)]
+
+
+def test_a_line_cut_short_is_left_out(tmp_path):
+    (tmp_path / 'metrics.jsonl').write_text(json.dumps(record(5)) + '\n{"step": 1')
+    assert read_metrics(tmp_path / 'metrics.jsonl') == [record(5)]
+
+
+def test_tensorboard_has_the_same_numbers(tmp_path):
+    from tensorflow.python.summary.summary_iterator import summary_iterator
+
+    writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)
+    writer.write(record(5, loss=1.5))
+    writer.close()
+    (file,) = (tmp_path / 'tb').iterdir()
+    values = [
+        (event.step, value.tag, value.tensor.float_val[0])
+        for event in summary_iterator(str(file))
+        for value in event.summary.value
+    ]
+    assert values == [(5, 'train/loss', 1.5)]

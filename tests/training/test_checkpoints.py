@@ -1,0 +1,117 @@
+import logging
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.sharding import make_mesh, state_shardings
+from transformer_jax.training.checkpoints import Checkpoints
+from transformer_jax.training.loss import LossSums
+from transformer_jax.training.state import TrainState
+
+
+def state(step, devices=None):
+    value = TrainState(
+        step=jnp.int32(step),
+        params={'a': jnp.full((64, 8), float(step)), 'b': {'c': jnp.arange(3.0) / 7}},
+        opt_state=({'mu': jnp.full((64, 8), step / 3)}, jnp.int32(step)),
+        window=LossSums(jnp.float32(step), jnp.float32(0.5), jnp.int32(9)),
+    )
+    mesh = make_mesh(devices or jax.devices()[:1])
+    return jax.device_put(value, state_shardings(value, mesh))
+
+
+def save(path, steps, keep=3, **bleu):
+    manager = Checkpoints(path, keep=keep)
+    for step in steps:
+        scored = f'at_{step}' in bleu
+        manager.save(state(step), {'bleu': bleu[f'at_{step}']} if scored else None)
+    manager.close()
+
+
+def same(a, b):
+    return all(
+        np.asarray(x).tobytes() == np.asarray(y).tobytes()
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+def test_what_is_saved_is_restored_to_the_byte(tmp_path):
+    save(tmp_path / 'c', [5])
+    restored = Checkpoints(tmp_path / 'c').restore_latest(state(0))
+    assert same(restored, state(5))
+    assert jax.tree.structure(restored) == jax.tree.structure(state(5))
+
+
+def test_an_empty_folder_restores_nothing(tmp_path):
+    assert Checkpoints(tmp_path / 'c').restore_latest(state(0)) is None
+
+
+def test_the_latest_and_the_best_are_kept(tmp_path):
+    save(tmp_path / 'c', [1, 2, 3, 4, 5], keep=2, at_2=30.0, at_4=20.0)
+    assert Checkpoints(tmp_path / 'c').steps() == [2, 4, 5]
+
+
+@pytest.mark.parametrize(('saved_on', 'restored_on'), [(1, 8), (8, 1)])
+def test_any_number_of_devices_to_any(tmp_path, saved_on, restored_on):
+    manager = Checkpoints(tmp_path / 'c')
+    manager.save(state(5, jax.devices()[:saved_on]))
+    manager.wait()
+    restored = manager.restore_latest(state(0, jax.devices()[:restored_on]))
+    assert same(restored, state(5))
+    assert len(restored.params['a'].sharding.device_set) == restored_on
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize('damage', [cut, lambda file: file.unlink()])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, damage):
+    save(tmp_path / 'c', [5, 10])
+    for file in list((tmp_path / 'c' / '10').rglob('*')):
+        if file.is_file():
+            damage(file)
+    logger = logging.getLogger('transformer_jax')
+    logger.addHandler(caplog.handler)
+    manager = Checkpoints(tmp_path / 'c')
+    assert same(manager.restore_latest(state(0)), state(5))
+    logger.removeHandler(caplog.handler)
+    assert 'The checkpoint of step 10 is damaged' in caplog.text
+    assert (tmp_path / 'c.damaged' / '10').is_dir()
+    manager.save(state(10))
+    manager.close()
+    assert Checkpoints(tmp_path / 'c').steps() == [5, 10]
+
+
+def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):
+    save(tmp_path / 'c', [5])
+    # This is how orbax names what it has not finished writing.
+    shutil.copytree(tmp_path / 'c' / '5', tmp_path / 'c' / '10.orbax-checkpoint-tmp-0')
+    manager = Checkpoints(tmp_path / 'c')
+    assert manager.steps() == [5]
+    assert same(manager.restore_latest(state(0)), state(5))
+
+
+def test_the_mean_of_the_latest(tmp_path):
+    save(tmp_path / 'c', [1, 2, 6])
+    params, steps = Checkpoints(tmp_path / 'c', read_only=True).average(2)
+    assert steps == [2, 6]
+    assert np.unique(params['a']).tolist() == [4.0]
+    assert params['a'].dtype == np.float32
+
+
+def test_the_mean_leaves_out_what_is_damaged(tmp_path):
+    save(tmp_path / 'c', [1, 3, 6])
+    for file in (tmp_path / 'c' / '6').rglob('*'):
+        if file.is_file():
+            cut(file)
+    assert Checkpoints(tmp_path / 'c', read_only=True).average(2)[1] == [1, 3]
+
+
+def test_the_mean_of_nothing(tmp_path):
+    (tmp_path / 'c').mkdir()
+    with pytest.raises(FileNotFoundError, match='no readable checkpoint'):
+        Checkpoints(tmp_path / 'c', read_only=True).average(2)

@@ -1,0 +1,55 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.config import ModelConfig
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.model import Transformer
+from transformer_jax.sharding import make_mesh
+from transformer_jax.training.evaluation import corpus_loss
+from transformer_jax.training.step import eval_step
+
+PAIRS = [('the cat', 'le chat'), ('the dog', 'le chien'), ('the cat ' * 30, 'le chat ' * 25)]
+
+
+@pytest.fixture(scope='module')
+def setting():
+    vocabulary = Vocabulary.train([text for pair in PAIRS for text in pair], size=280)
+    config = ModelConfig(num_layers=1, d_model=16, d_ff=32, num_heads=2)
+    model = Transformer(config, vocabulary.size)
+    tokens = jnp.zeros((1, 1), jnp.int32)
+    params = model.init(jax.random.key(0), tokens, tokens)['params']
+    return {'params': params, 'model': model, 'vocabulary': vocabulary}
+
+
+def measure(setting, pairs):
+    mesh = make_mesh(jax.devices()[:1])
+    return corpus_loss(
+        setting['params'],
+        pairs,
+        model=setting['model'],
+        vocabulary=setting['vocabulary'],
+        label_smoothing=0.1,
+        mesh=mesh,
+    )
+
+
+def test_it_is_the_mean_over_all_tokens_however_long(setting):
+    loss = nll = tokens = 0.0
+    for source, target in PAIRS:
+        batch = {
+            'source': setting['vocabulary'].encode([source])[0][None],
+            'target': setting['vocabulary'].encode([target])[0][None],
+        }
+        sums = eval_step(setting['params'], batch, model=setting['model'], label_smoothing=0.1)
+        loss, nll, tokens = loss + sums.loss, nll + sums.nll, tokens + sums.tokens
+    found = measure(setting, PAIRS)
+    assert found.tokens == tokens
+    assert found.loss == pytest.approx(float(loss / tokens), rel=1e-5)
+    assert found.nll == pytest.approx(float(nll / tokens), rel=1e-5)
+    assert found.perplexity == pytest.approx(np.exp(found.nll))
+
+
+def test_order_does_not_matter(setting):
+    assert measure(setting, PAIRS) == pytest.approx(measure(setting, PAIRS[::-1]), rel=1e-6)

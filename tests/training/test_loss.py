@@ -1,0 +1,44 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.training.loss import LossSums, label_smoothed_loss
+
+LOGITS = jnp.log(jnp.array([[[0.1, 0.2, 0.7], [0.25, 0.25, 0.5]]]))
+
+
+def test_without_smoothing_it_is_the_log_likelihood():
+    sums = label_smoothed_loss(LOGITS, jnp.array([[2, 1]]))
+    assert float(sums.loss) == pytest.approx(-np.log(0.7) - np.log(0.25), abs=1e-6)
+    assert float(sums.nll) == pytest.approx(float(sums.loss), abs=1e-6)
+    assert int(sums.tokens) == 2
+
+
+def test_smoothing_by_hand():
+    # 0.9 of the mass on the target, 0.1 in three equal parts: Szegedy et al. (2016), section 7.
+    sums = label_smoothed_loss(LOGITS[:, :1], jnp.array([[2]]), 0.1)
+    by_hand = -(0.9 * np.log(0.7) + 0.1 / 3 * np.log(0.1 * 0.2 * 0.7))
+    assert float(sums.loss) == pytest.approx(by_hand, abs=1e-6)
+    assert float(sums.nll) == pytest.approx(-np.log(0.7), abs=1e-6)
+
+
+def test_padding_counts_for_nothing():
+    padded = label_smoothed_loss(LOGITS, jnp.array([[2, 0]]), 0.1)
+    alone = label_smoothed_loss(LOGITS[:, :1], jnp.array([[2]]), 0.1)
+    assert [float(x) for x in padded] == pytest.approx([float(x) for x in alone])
+
+
+def test_equal_logits_cost_the_log_of_the_vocabulary():
+    sums = label_smoothed_loss(jnp.zeros((1, 1, 50)), jnp.array([[7]]), 0.3)
+    assert float(sums.loss) == pytest.approx(np.log(50), abs=1e-5)
+
+
+def test_a_batch_of_padding_has_finite_gradients():
+    gradient = jax.grad(lambda x: label_smoothed_loss(x, jnp.zeros((1, 2), int), 0.1).loss)(LOGITS)
+    assert float(jnp.abs(gradient).max()) == 0.0
+
+
+def test_sums_add():
+    total = LossSums.zero() + LossSums(jnp.float32(1), jnp.float32(2), jnp.int32(3))
+    assert [float(x) for x in total + total] == [2.0, 4.0, 6.0]

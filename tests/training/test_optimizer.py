@@ -1,0 +1,27 @@
+import jax.numpy as jnp
+import pytest
+
+from transformer_jax.config import OptimizerConfig
+from transformer_jax.training.optimizer import make_optimizer, noam_schedule
+
+
+@pytest.mark.parametrize(
+    ('step', 'rate'), [(1, 1.746928e-7), (2000, 3.493856e-4), (4000, 6.987712e-4), (100_000, 1.39754e-4)]
+)  # fmt: skip
+def test_equation_3_for_the_base_model(step, rate):
+    assert float(noam_schedule(512, 4000)(step - 1)) == pytest.approx(rate, rel=1e-5)
+
+
+def test_the_peak_is_at_the_end_of_the_warmup():
+    schedule = noam_schedule(64, 10, scale=2.0)
+    rates = [float(schedule(count)) for count in range(30)]
+    assert rates.index(max(rates)) == 9
+    assert max(rates) == pytest.approx(2.0 / (64 * 10) ** 0.5)
+
+
+def test_the_first_update_is_as_large_as_the_learning_rate():
+    # Adam's moments, corrected for their start, make the first step the sign of the gradient.
+    optimizer = make_optimizer(OptimizerConfig(warmup_steps=1), d_model=4)
+    params = {'w': jnp.array([1.0, 1.0])}
+    updates, _ = optimizer.update({'w': jnp.array([3.0, -0.2])}, optimizer.init(params), params)
+    assert updates['w'].tolist() == pytest.approx([-0.5, 0.5], rel=1e-5)
