@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # From nothing to a translator: installs, trains on the embedded corpus, translates.
-#   bash launch/demo.sh      (PYTHON=python3.12 chooses the Python)
+#   bash launch/demo.sh [FLAGS OF transformer_jax.main]      (PYTHON=python3.12 chooses the Python)
 set -euo pipefail
 . "$(dirname "$0")/environment.sh"
 
 environment ""
 say "training on the embedded English-French phrasebook (runs/demo; stop and start again at will)"
-"$VENV/bin/python" -m transformer_jax.main --config=configs/demo.py --workdir=runs/demo
+"$VENV/bin/python" -m transformer_jax.main --config=configs/demo.py --workdir=runs/demo "$@"
 say "translating a sentence that was held out"
 sentence="The black cat sat on the couch and the brown dog slept on the rug."
 echo "$sentence"

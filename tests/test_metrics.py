@@ -1,5 +1,6 @@
 import json
 
+from transformer_jax.data._tensorflow import import_tensorflow
 from transformer_jax.metrics import MetricsWriter, read_metrics
 
 
@@ -29,15 +30,15 @@ def test_a_line_cut_short_is_left_out(tmp_path):
 
 
 def test_tensorboard_has_the_same_numbers(tmp_path):
-    from tensorflow.python.summary.summary_iterator import summary_iterator
-
+    tf = import_tensorflow()
     writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)
     writer.write(record(5, loss=1.5))
     writer.close()
     (file,) = (tmp_path / 'tb').iterdir()
     values = [
-        (event.step, value.tag, value.tensor.float_val[0])
-        for event in summary_iterator(str(file))
+        (event.step, value.tag, float(tf.make_ndarray(value.tensor)))
+        for data in tf.data.TFRecordDataset(str(file)).as_numpy_iterator()
+        for event in [tf.compat.v1.Event.FromString(data)]
         for value in event.summary.value
     ]
     assert values == [(5, 'train/loss', 1.5)]

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def synthetic_store(pairs: int, config: Config) -> TokenStore:
-    """Random pairs whose lengths are log-normal, as those of WMT news: median 26, mean 30 tokens."""
+    """Random pairs of log-normal lengths, as those of WMT news: median 26, mean 30 tokens."""
     random = np.random.RandomState(0)
     source = np.clip(np.exp(random.normal(np.log(26), 0.55, pairs)), 2, config.data.max_length)
     ratio = np.exp(random.normal(0.0, 0.17, pairs))  # target tokens for each source token

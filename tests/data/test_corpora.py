@@ -548,7 +548,7 @@ def test_tfds_manual_dir_must_exist(tfds, tmp_path, offline):
 def test_tfds_not_installed(monkeypatch):
     pytest.importorskip('tensorflow', reason='tensorflow is not installed')
     monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
-    assert 'pip install tensorflow-datasets' in message(tfds_config(''))
+    assert 'pip install tensorflow-cpu tensorflow-datasets' in message(tfds_config(''))
 
 
 def test_tensorflow_not_installed(monkeypatch):

@@ -76,7 +76,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, dam
             damage(file)
     logger = logging.getLogger('transformer_jax')
     logger.addHandler(caplog.handler)
-    manager = Checkpoints(tmp_path / 'c')
+    manager = Checkpoints(tmp_path / 'c', keep=3)
     assert same(manager.restore_latest(state(0)), state(5))
     logger.removeHandler(caplog.handler)
     assert 'The checkpoint of step 10 is damaged' in caplog.text

@@ -6,8 +6,9 @@ from transformer_jax.training.optimizer import make_optimizer, noam_schedule
 
 
 @pytest.mark.parametrize(
-    ('step', 'rate'), [(1, 1.746928e-7), (2000, 3.493856e-4), (4000, 6.987712e-4), (100_000, 1.39754e-4)]
-)  # fmt: skip
+    ('step', 'rate'),
+    [(1, 1.746928e-7), (2000, 3.493856e-4), (4000, 6.987712e-4), (100_000, 1.39754e-4)],
+)
 def test_equation_3_for_the_base_model(step, rate):
     assert float(noam_schedule(512, 4000)(step - 1)) == pytest.approx(rate, rel=1e-5)
 

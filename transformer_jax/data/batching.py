@@ -62,8 +62,8 @@ def make_buckets(
     """Chooses shapes that leave little padding.
 
     Starts from one shape for all pairs and again and again splits, by source or by target length,
-    the one where a split saves the most positions. A split that would leave a shape without one full
-    batch is not made.
+    the one where a split saves the most positions. A split that would leave a shape without one
+    full batch is not made.
 
     Args:
       source_lengths: [pairs] int.

@@ -474,13 +474,13 @@ def _is_tfds_split(splits: Any, name: str) -> bool:
 
 
 def _import_tfds():
-    import_tensorflow()
     try:
+        import_tensorflow()
         import tensorflow_datasets as tfds
     except ModuleNotFoundError as error:
         raise UserError(
             f"data.corpus='tfds' needs the package {error.name!r}: "
-            'pip install tensorflow-datasets importlib_resources.'
+            'pip install tensorflow-cpu tensorflow-datasets importlib_resources.'
         ) from None
     return tfds
 

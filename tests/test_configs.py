@@ -1,0 +1,51 @@
+"""Every config file holds, and those of the paper say what the paper says."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_jax.command import load_config
+from transformer_jax.config import Config
+
+CONFIGS = Path(__file__).parent.parent / 'configs'
+WITH_ARGUMENT = ('multi30k', 'tatoeba')
+
+
+def load(name):
+    return load_config(str(CONFIGS / f'{name}.py') + (':data' if name in WITH_ARGUMENT else ''))
+
+
+@pytest.mark.parametrize('name', sorted(path.stem for path in CONFIGS.glob('*.py')))
+def test_it_holds(name):
+    assert isinstance(load(name), Config)
+
+
+def test_the_folder_argument_is_where_the_files_are():
+    assert load('multi30k').data.train_source == 'data/multi30k/train.en'
+    assert load('tatoeba').data.test_target == 'data/tatoeba_en-fr/test.fr'
+
+
+def test_base_is_the_papers():
+    config = load('base')
+    model, optimizer, decode = config.model, config.optimizer, config.decode
+    assert (model.num_layers, model.d_model, model.d_ff, model.num_heads) == (6, 512, 2048, 8)
+    assert (model.key_size, model.value_size, model.dropout_rate) == (64, 64, 0.1)
+    assert (model.positions, model.norm) == ('sinusoidal', 'post')
+    assert (optimizer.warmup_steps, optimizer.label_smoothing) == (4000, 0.1)
+    assert (optimizer.beta1, optimizer.beta2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    assert (config.data.vocab_size, config.data.tokens_per_batch) == (37_000, 25_000)
+    assert config.train.steps == 100_000
+    assert (decode.beam_size, decode.length_penalty, decode.max_extra_length) == (4, 0.6, 50)
+    assert decode.average_checkpoints == 5
+
+
+def test_big_is_the_papers():
+    config = load('big')
+    assert (config.model.d_model, config.model.d_ff, config.model.num_heads) == (1024, 4096, 16)
+    assert (config.model.dropout_rate, config.train.steps) == (0.3, 300_000)
+    assert config.decode.average_checkpoints == 20
+
+
+def test_french_is_base_on_another_corpus():
+    assert load('base_en_fr').model == load('base').model
+    assert load('base_en_fr').data.dataset == 'wmt14_translate/fr-en'
