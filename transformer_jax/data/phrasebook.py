@@ -112,7 +112,7 @@ PLACES = {name: row for name, *row in _rows(_PLACES)}
 _VERBS = """
 eat ate eating             | manger       | living | food mass | indoors outdoors
 drink drank drinking       | boire        | people | drink | indoors outdoors
-buy bought buying          | acheter      | people | food drink text clothes vehicle | public
+buy bought buying          | acheter      | people | food drink text thing vehicle | public
 write wrote writing        | écrire       | people | letter story poem book | indoors seat
 open opened opening        | ouvrir       | people | door window container letter book |
 break broke breaking       | casser       | people | cup plate lamp clock window chair |
@@ -126,8 +126,8 @@ come came coming back from | revenir de   | people | building park |
 enter entered entering     | entrer dans  | people | room building |
 stay stayed staying        | rester       | living | | indoors outdoors near
 leave left leaving         | partir       | people | | with
-fall fell falling          | tomber       | living | | outdoors behind near
-want wanted -              | vouloir      | people | food mass drink thing clothes vehicle |
+fall fell falling          | tomber       | living | | behind near
+want wanted -              | vouloir      | people | food mass drink text thing clothes vehicle |
 have had -                 | avoir        | people | animal thing clothes vehicle container |
 wear wore wearing          | porter       | people | clothes | outdoors
 live lived living in       | habiter dans | people | house castle hotel |
@@ -140,7 +140,7 @@ be - -                     | être         | living | | indoors outdoors public 
 be - -                     | être         | thing text clothes food | | seat under inside
 """
 _FRAMES = [Verb(*row) for row in _rows(_VERBS)]
-_STATES = {'vouloir', 'avoir', 'porter', 'habiter', 'dormir', 'être'}
+_STATES = {'vouloir', 'avoir', 'porter', 'habiter', 'dormir', 'être'}  # 'dormait'
 _WITH_ETRE = {'aller', 'revenir', 'entrer', 'rester', 'partir', 'tomber'}
 # Infinitive, participle, and the present of je, il, nous, vous, ils.
 _IRREGULAR = """
@@ -209,7 +209,7 @@ WHO = Phrase('who', ('qui',))
 
 
 def _starts_with_vowel(word: str) -> bool:
-    return word[0] in 'aeiouhâéêœ' and word not in ('huit', 'onze')
+    return word[0] in 'aeiouhâéêœ' and word not in ('huit', 'onze')  # 'que huit rois'
 
 
 def spell(words: Sequence[str]) -> str:

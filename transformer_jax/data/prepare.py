@@ -1,12 +1,11 @@
 """From a config to data that is ready to train on, through the cache."""
 
 import dataclasses
-import hashlib
 import itertools
 import logging
 import os
 
-from transformer_jax.cache import cache_folder
+from transformer_jax.cache import cache_folder, content_digest
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.corpora import Corpus, open_corpus
@@ -52,7 +51,7 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
     if vocabulary is None:
         vocabulary = _vocabulary(config, corpus)
     content = corpus.fingerprint('train')
-    name = f'tokens-{_digest(content, vocabulary.digest)}'
+    name = f'tokens-{content_digest([content, vocabulary.digest])}'
     store = cached_store(cache_folder(config.cache_dir) / name, corpus.pairs('train'), vocabulary)
     if store.empty:
         _logger.warning('Left out %s training pairs with an empty side.', f'{store.empty:,}')
@@ -83,14 +82,14 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
         )
     digests = [corpus.fingerprint(split) for split in ('train', 'dev', 'test')]
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
-    return Data(vocabulary, store, plan, dev, test, _digest(*digests, vocabulary.digest))
+    return Data(vocabulary, store, plan, dev, test, content_digest([*digests, vocabulary.digest]))
 
 
 def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
     if config.vocabulary:
         return Vocabulary.load(config.vocabulary)
     settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
-    name = f'vocabulary-{_digest(corpus.fingerprint("train"), *map(str, settings))}.model'
+    name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *map(str, settings)])}.model'
     path = cache_folder(config.cache_dir) / name
     if path.exists():
         try:
@@ -110,7 +109,3 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
     vocabulary.save(partial)
     os.replace(partial, path)
     return vocabulary
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.blake2b('\n'.join(parts).encode(), digest_size=16).hexdigest()

@@ -10,6 +10,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy as policies
 
+from transformer_jax.errors import first_line
 from transformer_jax.training.state import TrainState
 
 _logger = logging.getLogger('transformer_jax')
@@ -94,7 +95,7 @@ class Checkpoints:
                     'The checkpoint of step %d is damaged (%s): going back to the one before; '
                     'the damaged one is moved to %s.',
                     step,
-                    _first_line(error),
+                    first_line(error),
                     aside / str(step),
                 )
                 aside.mkdir(exist_ok=True)
@@ -124,7 +125,7 @@ class Checkpoints:
                 _logger.warning(
                     'The checkpoint of step %d is damaged (%s) and left out.',
                     step,
-                    _first_line(error),
+                    first_line(error),
                 )
                 continue
             total = params if total is None else jax.tree.map(np.add, total, params)
@@ -162,7 +163,3 @@ def _restore_like(tree: Any) -> ocp.args.PyTreeRestore:
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
     args = ocp.checkpoint_utils.construct_restore_args(abstract)
     return ocp.args.PyTreeRestore(item=abstract, restore_args=args)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,0 +1,257 @@
+"""Sentence pairs from files: two text files aligned by line, or a TSV, CSV or JSON-lines table."""
+
+import contextlib
+import csv
+import dataclasses
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import pathlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+from transformer_jax.config import DataConfig
+from transformer_jax.errors import UserError, did_you_mean, listing
+
+Pair = tuple[str, str]
+
+JSON_LINES = ('.jsonl', '.jsonlines', '.json-lines', '.ndjson')
+_TABLES = ('.tsv', '.csv', *JSON_LINES)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFile:
+    """A file and the field of the config that names it."""
+
+    field: str
+    path: pathlib.Path
+
+    def __str__(self) -> str:
+        return f"{self.field}='{self.path}'"
+
+    @property
+    def kind(self) -> str:
+        """The suffix that tells the format, whether compressed or not."""
+        name = pathlib.Path(self.path.stem) if self.path.suffix in ('.gz', '.xz') else self.path
+        return name.suffix.lower()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[BinaryIO]:
+        """Opens for reading bytes; what the system or a decompressor finds wrong is a UserError."""
+        openers: dict[str, Callable[..., Any]] = {'.gz': gzip.open, '.xz': lzma.open}
+        try:
+            with openers.get(self.path.suffix, open)(self.path, 'rb') as file:
+                # Python reads lines from decompressors one by one; the buffer does it in C.
+                yield io.BufferedReader(file) if self.path.suffix in openers else file
+        except (FileNotFoundError, NotADirectoryError):
+            raise UserError(f'{self} does not exist{self._nearest()}') from None
+        except IsADirectoryError:
+            raise UserError(f'{self} is a folder, but must be a file.') from None
+        except PermissionError:
+            raise UserError(f'{self} may not be read: change its permissions.') from None
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            what = f'{self.path.suffix[1:]} file ({error})'
+            raise UserError(f'{self} is a damaged {what}: fetch or compress it again.') from None
+        except OSError as error:
+            raise UserError(f'{self} cannot be read: {error.strerror or error}.') from None
+
+    def lines(self) -> Iterator[str]:
+        r"""Decoded lines with their ends, which are '\n' only, unlike those of str.splitlines."""
+        with self.reading() as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    text = line.decode('utf-8')
+                except UnicodeDecodeError:
+                    remedy = 'convert the file (iconv -t UTF-8) or mend the line.'
+                    raise UserError(f'{self}, line {number}, is not UTF-8: {remedy}') from None
+                yield text.removeprefix('\ufeff') if number == 1 else text
+
+    def sentences(self) -> Iterator[str]:
+        """Lines without their ends."""
+        return (line.removesuffix('\n').removesuffix('\r') for line in self.lines())
+
+    def count_lines(self) -> int:
+        """Number of lines; an end of line is not needed after the last one."""
+        count, block = 0, b'\n'
+        with self.reading() as file:
+            while chunk := file.read(1 << 20):
+                block = chunk
+                count += chunk.count(b'\n')
+        return count + (not block.endswith(b'\n'))
+
+    def _nearest(self) -> str:
+        if not self.path.parent.is_dir():
+            return f": there is no folder '{self.path.parent}'."
+        with contextlib.suppress(OSError):
+            return did_you_mean(self.path.name, os.listdir(self.path.parent))
+        return '.'
+
+
+class FilesCorpus:
+    """Two text files aligned by line, or two columns of one table, for each split."""
+
+    def __init__(self, config: DataConfig):
+        self._config = config
+        self._files: dict[str, list[TextFile]] = {}
+        for split in ('train', 'dev', 'test'):
+            fields = [f'{split}_source', f'{split}_target']
+            paths = [getattr(config, field) for field in fields]
+            if paths[0]:
+                files = [
+                    TextFile(f'data.{field}', pathlib.Path(os.path.expanduser(path)))
+                    for field, path in zip(fields, paths, strict=True)
+                    if path
+                ]
+                self._files[split] = _check_files(files)
+        self.names = {split: str(files[0]) for split, files in self._files.items()}
+
+    def pairs(self, split: str) -> Iterator[Pair]:
+        files = self._files[split]
+        if len(files) == 2:
+            return zip(files[0].sentences(), files[1].sentences(), strict=True)
+        if files[0].kind in JSON_LINES:
+            return _json_pairs(files[0], self._config)
+        return _table_pairs(files[0], self._config)
+
+    def fingerprint(self, split: str) -> str:
+        config = self._config
+        columns = [config.source_column, config.target_column]
+        if len(self._files[split]) == 1:
+            columns += [config.source_language, config.target_language]
+        digest = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
+        for file in self._files[split]:
+            digest.update(_hash_file(file))
+        return digest.hexdigest()
+
+
+def _check_files(files: list[TextFile]) -> list[TextFile]:
+    """The file or files to read: a table alone, or two texts of as many lines."""
+    source, target = files[0], files[-1]
+    alone = source.path == target.path
+    if source.kind in _TABLES or target.kind in _TABLES:
+        if alone:
+            return [source]
+        raise UserError(
+            f'{target} stands beside {source}: give a table ({", ".join(_TABLES[:3])}) alone, or '
+            'two text files.'
+        )
+    if alone:
+        with source.reading():  # a file that is not there is the likelier mistake
+            pass
+        raise UserError(
+            f'{source} needs another file beside it in {source.field.replace("source", "target")}, '
+            f'since its name does not end as that of a table does ({", ".join(_TABLES[:3])}).'
+        )
+    counts = [file.count_lines() for file in files]
+    if counts[0] != counts[1]:
+        raise UserError(
+            f'{source} has {counts[0]} lines but {target} has {counts[1]}: '
+            'give files of which each line translates the same line of the other.'
+        )
+    return files
+
+
+def _table_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
+    """Pairs from CSV (with quoting) or TSV (tabs and no quoting); the first row names columns."""
+    rows = _csv_rows(file) if file.kind == '.csv' else _tsv_rows(file)
+    _, header = next(rows, (0, None))
+    if header is None:
+        return
+    source, target = (header.index(column) for column in column_names(file, header, config))
+    for number, row in rows:
+        if len(row) != len(header):
+            raise UserError(
+                f'{file}, line {number}, has {len(row)} fields but the header has {len(header)}: '
+                'mend the line.'
+            )
+        yield row[source], row[target]
+
+
+def _tsv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(file.sentences(), 1):
+        if line:
+            yield number, line.split('\t')
+
+
+def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
+    # A quote that is never closed would swallow the rest of the file, were it not for `strict`.
+    reader = csv.reader(file.lines(), strict=True)
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise UserError(
+            f'{file}, line {reader.line_num}, is not valid CSV ({error}): mend the line.'
+        ) from None
+
+
+def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
+    """Pairs from one JSON object a line, or from the object under its key 'translation'."""
+    named = config.source_column or config.target_column
+    source = config.source_column or config.source_language
+    target = config.target_column or config.target_language
+    for number, line in enumerate(file.lines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            reason = str(error).split(':')[0]
+            raise UserError(
+                f'{file}, line {number}, is not valid JSON ({reason}): mend the line.'
+            ) from None
+        if not named and isinstance(row, dict) and isinstance(row.get('translation'), dict):
+            row = row['translation']
+        if not isinstance(row, dict):
+            raise UserError(f'{file}, line {number}, is not a JSON object: mend the line.')
+        if not (source in row and target in row):
+            column_names(file, row, config, f', line {number},')
+        pair = (row[source], row[target])
+        if not all(isinstance(text, str) and _is_unicode(text) for text in pair):
+            raise UserError(
+                f'{file}, line {number}, holds something other than text: mend the line.'
+            )
+        yield pair
+
+
+def _is_unicode(text: str) -> bool:
+    r"""Whether the text can be encoded: JSON may escape half a character, as in "\ud83d"."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def column_names(
+    where: Any, available: Iterable[str], config: DataConfig, line: str = ','
+) -> tuple[str, str]:
+    """Names of the source and target columns: those set, else those named like the languages.
+
+    Raises:
+      UserError: if a column is not there; it names those that are.
+    """
+    columns = []
+    for side in ('source', 'target'):
+        name = getattr(config, f'{side}_column')
+        language = getattr(config, f'{side}_language')
+        column = name or language
+        if column not in available:
+            missing = 'is not one' if name else f'must name one (there is no {language!r})'
+            raise UserError(
+                f'data.{side}_column={name!r} {missing} of the columns of {where}{line} which has '
+                f'{listing(available)}.'
+            )
+        columns.append(column)
+    return columns[0], columns[1]
+
+
+def _hash_file(file: TextFile) -> bytes:
+    # The bytes as they lie on disk: decompressing them would cost more and tell nothing more.
+    with open(file.path, 'rb') as raw:
+        return hashlib.file_digest(raw, 'blake2b').digest()
