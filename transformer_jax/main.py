@@ -1,5 +1,6 @@
 """Trains a translator, or goes on training it: python -m transformer_jax.main --config=FILE."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,12 @@ def main(arguments: Sequence[str]) -> None:
     flags, overrides = parser.parse_known_args(arguments)
     config = command.load_config(flags.config, overrides)
     workdir = flags.workdir or f'runs/{command.config_name(flags.config)}'
-    print(report(train(config, workdir)))
+    try:
+        results = train(config, workdir)
+    except KeyboardInterrupt:
+        print('The same command goes on from the last checkpoint.', file=sys.stderr)
+        raise
+    print(report(results))
 
 
 def report(results: dict[str, Any]) -> str:

@@ -79,6 +79,8 @@ class Translator:
     Attributes:
       config: of the run that trained it.
       vocabulary: of both languages.
+      model: the Transformer.
+      params: its parameters, on the first local device.
       steps: of the checkpoints its parameters are the mean of; empty if it was given parameters.
     """
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax.data.batching import round_length, rows_for
+from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.model import Transformer
@@ -64,7 +64,8 @@ def corpus_loss(
     sums = []
     for length in sorted({round_length(n) for n in lengths}):
         ids = np.array([k for k, n in enumerate(lengths) if round_length(n) == length])
-        rows = min(rows_for(length, _POSITIONS), rows_for(1, len(ids) + 7))
+        # No more rows than there are sentences, rounded up.
+        rows = min(rows_for(length, _POSITIONS), -(-len(ids) // ROW_MULTIPLE) * ROW_MULTIPLE)
         for first in range(0, len(ids), rows):
             part = np.full(rows, -1)
             part[: len(ids[first : first + rows])] = ids[first : first + rows]
