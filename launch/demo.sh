@@ -2,6 +2,7 @@
 # From nothing to a translator: installs, trains on the embedded corpus, translates.
 #   bash launch/demo.sh [FLAGS OF transformer_jax.main]      (PYTHON=python3.12 chooses the Python)
 set -euo pipefail
+# shellcheck source=launch/environment.sh
 . "$(dirname "$0")/environment.sh"
 
 environment ""

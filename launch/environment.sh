@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the other scripts: makes sure of a virtual environment with the package in it.
 #
 #   PYTHON       the Python to make it with (default: python3)
@@ -5,7 +6,7 @@
 #   environment EXTRAS    installs the package with these extras, e.g. "test"; again only if
 #                         pyproject.toml has changed since
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 say() { printf '== %s\n' "$*"; }
 

@@ -2,6 +2,7 @@
 # Installs and runs the tests.
 #   bash launch/test.sh [PYTEST ARGUMENTS]      (PYTHON=python3.12 chooses the Python)
 set -euo pipefail
+# shellcheck source=launch/environment.sh
 . "$(dirname "$0")/environment.sh"
 
 environment "test,huggingface"

@@ -15,7 +15,11 @@ from transformer_jax.training.state import TrainState
 def state(step, devices=None):
     value = TrainState(
         step=jnp.int32(step),
-        params={'a': jnp.full((64, 8), float(step)), 'b': {'c': jnp.arange(3.0) / 7}},
+        params={
+            'a': jnp.full((64, 8), float(step)),
+            # Numbers that cannot be compressed lie on disk as they are.
+            'b': jax.random.normal(jax.random.key(step), (64, 64)),
+        },
         opt_state=({'mu': jnp.full((64, 8), step / 3)}, jnp.int32(step)),
         window=LossSums(jnp.float32(step), jnp.float32(0.5), jnp.int32(9)),
     )
@@ -68,7 +72,14 @@ def cut(file):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-@pytest.mark.parametrize('damage', [cut, lambda file: file.unlink()])
+def flip(file):
+    if file.stat().st_size > 1000:  # that of the numbers
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 16
+        file.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize('damage', [cut, flip, lambda file: file.unlink()])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, damage):
     save(tmp_path / 'c', [5, 10])
     for file in list((tmp_path / 'c' / '10').rglob('*')):

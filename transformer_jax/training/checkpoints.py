@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class Checkpoints:
             item_handlers={
                 'params': ocp.PyTreeCheckpointHandler(),
                 'rest': ocp.PyTreeCheckpointHandler(),
+                'checksums': ocp.JsonCheckpointHandler(),
             },
         )
 
@@ -70,7 +72,11 @@ class Checkpoints:
         self._manager.save(
             int(state.step),
             args=ocp.args.Composite(
-                params=ocp.args.PyTreeSave(state.params), rest=ocp.args.PyTreeSave(rest)
+                params=ocp.args.PyTreeSave(state.params),
+                rest=ocp.args.PyTreeSave(rest),
+                checksums=ocp.args.JsonSave(
+                    {'params': _checksum(state.params), 'rest': _checksum(rest)}
+                ),
             ),
             metrics=metrics,
         )
@@ -83,11 +89,8 @@ class Checkpoints:
         rest = {'step': like.step, 'opt_state': like.opt_state, 'window': like.window}
         for step in reversed(self.steps()):
             try:
-                restored = self._manager.restore(
-                    step,
-                    args=ocp.args.Composite(
-                        params=_restore_like(like.params), rest=_restore_like(rest)
-                    ),
+                restored = self._restore(
+                    step, params=_restore_like(like.params), rest=_restore_like(rest)
                 )
             except Exception as error:  # orbax and tensorstore raise many kinds
                 aside = self.directory.with_name(f'{self.directory.name}.damaged')
@@ -153,9 +156,21 @@ class Checkpoints:
             numpy = ocp.RestoreArgs(restore_type=np.ndarray)
             return ocp.args.PyTreeRestore(restore_args=jax.tree.map(lambda _: numpy, metadata.tree))
 
-        wanted = {item: as_numpy(item) for item in items or ('params', 'rest')}
-        restored = self._manager.restore(step, args=ocp.args.Composite(**wanted))
+        return self._restore(step, **{item: as_numpy(item) for item in items or ('params', 'rest')})
+
+    def _restore(self, step: int, **wanted: ocp.args.PyTreeRestore) -> dict[str, Any]:
+        """Reads items and holds them against their checksums, which orbax itself does not keep."""
+        args = ocp.args.Composite(checksums=ocp.args.JsonRestore(), **wanted)
+        restored = self._manager.restore(step, args=args)
+        for item in wanted:
+            if _checksum(restored[item]) != restored['checksums'][item]:
+                raise ValueError(f'its {item} do not match their checksum')
         return {item: restored[item] for item in wanted}
+
+
+def _checksum(tree: Any) -> int:
+    # A sum, since a tree read without its like has other containers and so another order.
+    return sum(zlib.crc32(np.ascontiguousarray(leaf)) for leaf in jax.tree.leaves(tree))
 
 
 def _restore_like(tree: Any) -> ocp.args.PyTreeRestore:
