@@ -31,8 +31,8 @@ environment() {
         "$python" -m venv "$VENV"
     fi
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-        say "installing transformer_jax[$extras] (about 2 GB, some minutes at the first time)"
-        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$extras]"
+        say "installing transformer_jax${extras:+[$extras]} (about 2 GB, some minutes at the first time)"
+        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".${extras:+[$extras]}"
         echo "$wanted" > "$stamp"
     else
         say "using the virtual environment $VENV"

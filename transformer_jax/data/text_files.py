@@ -124,7 +124,9 @@ class FilesCorpus:
             columns += [config.source_language, config.target_language]
         digest = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
         for file in self._files[split]:
-            digest.update(_hash_file(file))
+            # The bytes as they lie on disk: decompressing would cost more and tell nothing more.
+            with open(file.path, 'rb') as raw:
+                digest.update(hashlib.file_digest(raw, 'blake2b').digest())
         return digest.hexdigest()
 
 
@@ -193,8 +195,6 @@ def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
 def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
     """Pairs from one JSON object a line, or from the object under its key 'translation'."""
     named = config.source_column or config.target_column
-    source = config.source_column or config.source_language
-    target = config.target_column or config.target_language
     for number, line in enumerate(file.lines(), 1):
         if not line.strip():
             continue
@@ -209,23 +209,15 @@ def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
             row = row['translation']
         if not isinstance(row, dict):
             raise UserError(f'{file}, line {number}, is not a JSON object: mend the line.')
-        if not (source in row and target in row):
-            column_names(file, row, config, f', line {number},')
+        source, target = column_names(file, row, config, f', line {number},')
         pair = (row[source], row[target])
-        if not all(isinstance(text, str) and _is_unicode(text) for text in pair):
+        try:
+            ''.join(pair).encode()
+        except (TypeError, UnicodeEncodeError):  # JSON may escape half a character: "\ud83d"
             raise UserError(
                 f'{file}, line {number}, holds something other than text: mend the line.'
-            )
+            ) from None
         yield pair
-
-
-def _is_unicode(text: str) -> bool:
-    r"""Whether the text can be encoded: JSON may escape half a character, as in "\ud83d"."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def column_names(
@@ -236,22 +228,14 @@ def column_names(
     Raises:
       UserError: if a column is not there; it names those that are.
     """
-    columns = []
-    for side in ('source', 'target'):
-        name = getattr(config, f'{side}_column')
-        language = getattr(config, f'{side}_language')
-        column = name or language
+    source = config.source_column or config.source_language
+    target = config.target_column or config.target_language
+    for side, column in (('source', source), ('target', target)):
         if column not in available:
-            missing = 'is not one' if name else f'must name one (there is no {language!r})'
+            name = getattr(config, f'{side}_column')
+            missing = 'is not one' if name else f'must name one (there is no {column!r})'
             raise UserError(
                 f'data.{side}_column={name!r} {missing} of the columns of {where}{line} which has '
                 f'{listing(available)}.'
             )
-        columns.append(column)
-    return columns[0], columns[1]
-
-
-def _hash_file(file: TextFile) -> bytes:
-    # The bytes as they lie on disk: decompressing them would cost more and tell nothing more.
-    with open(file.path, 'rb') as raw:
-        return hashlib.file_digest(raw, 'blake2b').digest()
+    return source, target
