@@ -1,0 +1,218 @@
+"""Text files and tables give the pairs in them, and every mistake is told in one sentence."""
+
+import gzip
+import lzma
+
+import pytest
+
+from transformer_jax.config import DataConfig
+from transformer_jax.data import text_files
+from transformer_jax.data.corpora import open_corpus
+from transformer_jax.errors import UserError
+
+PAIRS = [('a dog', 'un chien'), ('a cat', 'un chat'), ('water', "de l'eau")]
+
+
+def write_texts(folder, pairs):
+    """Writes train.en and train.fr; returns their paths as text."""
+    paths = folder / 'train.en', folder / 'train.fr'
+    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    return tuple(map(str, paths))
+
+
+def files_config(source, target='', **changes):
+    """A config whose three splits all are the same files, so that nothing is held out."""
+    paths = {
+        f'{split}_{side}': str(path)
+        for split in ('train', 'dev', 'test')
+        for side, path in (('source', source), ('target', target))
+    }
+    return DataConfig(**{'corpus': 'files', 'target_language': 'fr', **paths, **changes})
+
+
+def write_table(folder, name, text):
+    (folder / name).write_text(text, encoding='utf-8')
+    return files_config(folder / name)
+
+
+def read(config):
+    return list(open_corpus(config).pairs('train'))
+
+
+def message(config):
+    """The one line that the user sees, at opening or when reading."""
+    with pytest.raises(UserError) as caught:
+        read(config)
+    assert '\n' not in str(caught.value)
+    return str(caught.value)
+
+
+def test_two_text_files_are_read_line_by_line_and_again(tmp_path):
+    corpus = open_corpus(files_config(*write_texts(tmp_path, PAIRS)))
+    assert list(corpus.pairs('train')) == list(corpus.pairs('train')) == PAIRS
+
+
+@pytest.mark.parametrize('suffix, compress', [('.gz', gzip.compress), ('.xz', lzma.compress)])
+def test_compressed_files_are_read(tmp_path, suffix, compress):
+    for name, text in (('a.en', b'one\ntwo\n'), ('a.fr', b'un\ndeux\n')):
+        (tmp_path / (name + suffix)).write_bytes(compress(text))
+    config = files_config(tmp_path / f'a.en{suffix}', tmp_path / f'a.fr{suffix}')
+    assert read(config) == [('one', 'un'), ('two', 'deux')]
+
+
+def test_only_newlines_end_lines(tmp_path):
+    (tmp_path / 'a').write_bytes('one\u2028\x0b\x85 more\r\ntwo'.encode())
+    (tmp_path / 'b').write_bytes(b'\xef\xbb\xbfun\n deux \n')
+    config = files_config(tmp_path / 'a', tmp_path / 'b')
+    assert read(config) == [('one\u2028\x0b\x85 more', 'un'), ('two', ' deux ')]
+
+
+def test_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path))
+    write_texts(tmp_path, PAIRS)
+    assert read(files_config('~/train.en', '~/train.fr')) == PAIRS
+
+
+def test_fingerprint_follows_content_and_not_the_path(tmp_path):
+    (tmp_path / 'copy').mkdir()
+    paths = write_texts(tmp_path, PAIRS)
+    first = open_corpus(files_config(*paths)).fingerprint('train')
+    copied = open_corpus(files_config(*write_texts(tmp_path / 'copy', PAIRS)))
+    changed = open_corpus(files_config(*write_texts(tmp_path, PAIRS[::-1])))
+    swapped = open_corpus(files_config(*paths[::-1]))
+    assert first == copied.fingerprint('train')
+    assert len({first, changed.fingerprint('train'), swapped.fingerprint('train')}) == 3
+    assert int(first, 16)
+
+
+@pytest.mark.parametrize(
+    'source, expected',
+    [
+        ('trian.en', "/trian.en' does not exist: did you mean 'train.en'?"),
+        ('no/a', "/no/a' does not exist: there is no folder '{}/no'."),
+        ('train.en/a', "/train.en/a' does not exist: there is no folder '{}/train.en'."),
+        ('', "' is a folder, but must be a file."),
+    ],
+)
+def test_missing_file(tmp_path, source, expected):
+    _, target = write_texts(tmp_path, PAIRS)
+    text = message(files_config(tmp_path / source, target))
+    assert text == f"data.train_source='{tmp_path}{expected.format(tmp_path)}"
+
+
+def test_file_that_may_not_be_read(tmp_path, monkeypatch):
+    paths = write_texts(tmp_path, PAIRS)
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(text_files, 'open', refuse, raising=False)  # root may read everything
+    assert 'may not be read: change its permissions.' in message(files_config(*paths))
+
+
+@pytest.mark.parametrize('split', ['train', 'dev'])
+def test_lengths_must_agree_and_are_checked_at_opening(tmp_path, split):
+    source, target = write_texts(tmp_path, PAIRS)
+    (tmp_path / 'short').write_text('un\ndeux')
+    config = files_config(source, target, **{f'{split}_target': str(tmp_path / 'short')})
+    expected = rf"data.{split}_source='{source}' has 3 lines but data.{split}_target=.* has 2"
+    with pytest.raises(UserError, match=expected):
+        open_corpus(config)
+
+
+def test_invalid_utf8_names_the_line(tmp_path):
+    source, target = write_texts(tmp_path, PAIRS)
+    (tmp_path / 'train.fr').write_bytes(b'un\nd\xe9j\xe0\ndeux\n')
+    text = message(files_config(source, target))
+    assert f"data.train_target='{target}', line 2, is not UTF-8" in text
+
+
+@pytest.mark.parametrize('suffix, compress', [('gz', gzip.compress), ('xz', lzma.compress)])
+@pytest.mark.parametrize('damage', [lambda data: data[:-20], lambda data: b'plain text'])
+def test_damaged_archive(tmp_path, suffix, compress, damage):
+    path = tmp_path / f'a.{suffix}'
+    path.write_bytes(damage(compress(b'one\n' * 1000)))
+    assert f"a.{suffix}' is a damaged {suffix} file" in message(
+        files_config(path, path.parent / 'b')
+    )
+
+
+def test_text_file_alone(tmp_path):
+    source, _ = write_texts(tmp_path, PAIRS)
+    assert 'needs another file beside it in data.train_target' in message(files_config(source))
+
+
+def test_table_beside_another_file(tmp_path):
+    text = message(files_config(tmp_path / 'a.tsv', tmp_path / 'b.txt'))
+    assert 'give a table (.tsv, .csv, .jsonl) alone, or two text files.' in text
+
+
+@pytest.mark.parametrize(
+    'name, text, expected',
+    [
+        # Tabs only: quotes and spaces are text.
+        ('a.tsv', 'id\tfr\ten\r\n1\t"un\t"one" \r\n\n', ('"one" ', '"un')),
+        ('a.csv', '\ufeffen,fr\r\n"one, ""1""","un\nune"\r\n', ('one, "1"', 'un\nune')),
+        ('a.jsonl', '{"fr": "un", "en": "one", "id": 1}\n', ('one', 'un')),
+        ('a.jsonl', '{"translation": {"fr": "un", "en": "one"}}', ('one', 'un')),
+    ],
+)
+def test_tables_in_both_directions(tmp_path, name, text, expected):
+    config = write_table(tmp_path, name, text)
+    assert read(config) == [expected]
+    config = files_config(config.train_source, source_language='fr', target_language='en')
+    assert read(config) == [expected[::-1]]
+
+
+def test_columns_by_name_and_compressed(tmp_path):
+    path = tmp_path / 'a.csv.gz'
+    path.write_bytes(gzip.compress(b'English words/sentences,French\none,un\n'))
+    columns = {'source_column': 'English words/sentences', 'target_column': 'French'}
+    assert read(files_config(path, path, **columns)) == [('one', 'un')]
+
+
+def test_columns_are_part_of_the_fingerprint(tmp_path):
+    (tmp_path / 'a.tsv').write_text('en\tfr\tde\none\tun\teins\n')
+    prints = {
+        open_corpus(files_config(tmp_path / 'a.tsv', **changes)).fingerprint('train')
+        for changes in ({}, {'target_language': 'de'}, {'target_column': 'de'})
+    }
+    assert len(prints) == 3
+
+
+def test_unknown_column_names_those_that_exist(tmp_path):
+    (tmp_path / 'a.tsv').write_text('en\tfr\none\tun\n')
+    text = message(files_config(tmp_path / 'a.tsv', source_column='english'))
+    assert text == (
+        "data.source_column='english' is not one of the columns of "
+        f"data.train_source='{tmp_path}/a.tsv', which has 'en', 'fr'."
+    )
+
+
+@pytest.mark.parametrize(
+    'name, text, expected',
+    [
+        ('a.csv', 'en,French\none,un\n', "data.target_column='' must name one (there is no 'fr')"),
+        ('a.csv', 'en,French\none,un\n', "which has 'en', 'French'."),
+        ('a.csv', 'en,fr\na,b\nc\n', "a.csv', line 3, has 1 fields but the header has 2"),
+        ('a.tsv', 'en\tfr\na\tb\nc\n', "a.tsv', line 3, has 1 fields but the header has 2"),
+        ('a.csv', 'en,fr\none,un\n"two,deux\n', "a.csv', line 3, is not valid CSV"),
+        ('a.jsonl', '\n{"en": "two"', 'line 2, is not valid JSON'),
+        ('a.jsonl', '\n["two", "deux"]', 'line 2, is not a JSON object'),
+        ('a.jsonl', '\n{"en": "two"}', "line 2, which has 'en'."),
+        ('a.jsonl', '\n{"en": "two", "fr": null}', 'line 2, holds something other than text'),
+        ('a.jsonl', '\n{"en": "a", "fr": "\\ud83d"}', 'line 2, holds something other than text'),
+        ('a.csv', '', "a.csv' has no sentence pairs"),
+        ('a.tsv', 'en\tfr\n', "a.tsv' has no sentence pairs"),
+        ('a.jsonl', '\n', "a.jsonl' has no sentence pairs"),
+    ],
+)
+def test_bad_tables(tmp_path, name, text, expected):
+    assert expected in message(write_table(tmp_path, name, text))
+
+
+def test_empty_files(tmp_path):
+    for name in ('a', 'b'):
+        (tmp_path / name).write_text('')
+    assert "/a' has no sentence pairs" in message(files_config(tmp_path / 'a', tmp_path / 'b'))
