@@ -26,10 +26,10 @@ def get_config(folder):
     config.data.max_length = 100
     # Most sentences are short: fewer shapes suffice.
     config.data.num_buckets = 12
-    config.data.tokens_per_batch = 4096
+    config.data.tokens_per_batch = 2048
 
-    config.optimizer.warmup_steps = 1500
-    config.optimizer.learning_rate_scale = 1.0  # peak 0.0016
+    config.optimizer.warmup_steps = 1000
+    config.optimizer.learning_rate_scale = 0.5  # peak 0.001
 
     config.train.steps = 20_000
     config.train.eval_every = 1000
