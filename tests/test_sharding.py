@@ -1,20 +1,183 @@
+"""Promise 6: the same run on any mesh."""
+
+import dataclasses
+import functools
+
 import jax
 import numpy as np
+import pytest
 
-from transformer_jax.sharding import make_mesh, padded_rows, shard_batch
+from transformer_jax.benchmark import collective_bytes
+from transformer_jax.config import Config, MeshConfig, ModelConfig, OptimizerConfig
+from transformer_jax.errors import UserError
+from transformer_jax.model import Transformer
+from transformer_jax.sharding import (
+    MeshLayout,
+    batch_sharding,
+    local_rows,
+    make_mesh,
+    parameter_sharding,
+    shard_whole_batch,
+    state_shardings,
+)
+from transformer_jax.training.optimizer import make_optimizer
+from transformer_jax.training.state import init_state
+from transformer_jax.training.step import train_step
+
+MODEL = ModelConfig(num_layers=2, d_model=32, d_ff=64, num_heads=4, dropout_rate=0.1)
+OPTIMIZER = make_optimizer(OptimizerConfig(warmup_steps=10), 32)
+VOCAB_SIZE = 96
+MESHES = {
+    '8 x 1 x 1': MeshConfig(8, 1, 1),
+    '1 x 8 x 1': MeshConfig(1, 8, 1),
+    '4 x 1 x 2': MeshConfig(4, 1, 2),
+    '2 x 2 x 2': MeshConfig(2, 2, 2),
+}
 
 
-def test_the_mesh_has_all_devices():
-    assert make_mesh().shape == {'data': 8}
+def batches(count):
+    random = np.random.RandomState(0)
+    for _ in range(count):
+        lengths = random.randint(2, 13, (2, 16, 1))
+        tokens = random.randint(1, VOCAB_SIZE, (2, 16, 12)) * (np.arange(12) < lengths)
+        yield dict(zip(('source', 'target'), tokens.astype(np.int32), strict=True))
+
+
+def jitted_step(mesh, model=MODEL, **options):
+    """The step and the first state, laid on `mesh`."""
+    transformer = Transformer(model, VOCAB_SIZE, MeshLayout(mesh))
+    initialise = functools.partial(init_state, transformer, OPTIMIZER, 0)
+    shardings = state_shardings(jax.eval_shape(initialise), mesh)
+    settings = {'model': transformer, 'optimizer': OPTIMIZER, 'label_smoothing': 0.1, 'seed': 0}
+    step = jax.jit(
+        functools.partial(train_step, **settings, **options),
+        in_shardings=(shardings, batch_sharding(mesh)),
+        out_shardings=shardings,
+        donate_argnums=0,
+    )
+    return step, jax.jit(initialise, out_shardings=shardings)()
+
+
+def losses(mesh, steps=20, **options):
+    step, state = jitted_step(mesh, **options)
+    sums = []
+    for batch in batches(steps):
+        state = step(state, shard_whole_batch(batch, mesh))
+        sums.append(float(state.window.sums.loss))
+    return np.diff(sums, prepend=0.0), state
+
+
+@pytest.fixture(scope='module')
+def on_one_device():
+    return losses(make_mesh(devices=jax.devices()[:1]))
+
+
+@pytest.mark.parametrize('mesh', MESHES.values(), ids=MESHES)
+def test_twenty_steps_are_those_of_one_device(mesh, on_one_device):
+    # With dropout: its bits, too, are the same on every mesh.
+    found, state = losses(make_mesh(mesh))
+    np.testing.assert_allclose(found, on_one_device[0], rtol=2e-4)
+    for mine, theirs in zip(
+        jax.tree.leaves(state.params), jax.tree.leaves(on_one_device[1].params), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, atol=5e-3)
+
+
+def test_accumulating_on_a_mesh_is_accumulating_on_one_device():
+    model = dataclasses.replace(MODEL, remat=True)
+    one = losses(make_mesh(devices=jax.devices()[:1]), 5, accumulate_steps=2)[0]
+    eight = losses(make_mesh(MESHES['2 x 2 x 2']), 5, accumulate_steps=2, model=model)[0]
+    np.testing.assert_allclose(eight, one, rtol=1e-4)
+
+
+def collectives(mesh):
+    step, state = jitted_step(mesh)
+    text = step.lower(state, shard_whole_batch(next(batches(1)), mesh)).compile().as_text()
+    parameters = sum(x.nbytes for x in jax.tree.leaves(state.params))
+    return text, collective_bytes(text), parameters
+
+
+def test_data_parallel_moves_the_gradient_once_and_nothing_else():
+    _, moved, parameters = collectives(make_mesh(MESHES['8 x 1 x 1']))
+    assert set(moved) == {'all-reduce'}
+    assert parameters <= moved['all-reduce'] <= parameters + 64  # and some sums of the loss
+
+
+def test_fsdp_gathers_the_parameters_once():
+    _, moved, parameters = collectives(make_mesh(MESHES['1 x 8 x 1']))
+    assert 0.9 * parameters < moved['all-gather'] <= parameters
+
+
+def test_logits_are_never_gathered():
+    mesh = make_mesh(MESHES['4 x 1 x 2'])
+    text, moved, _ = collectives(mesh)
+    assert f'[4,12,{VOCAB_SIZE}]' not in text  # a device's rows with the whole vocabulary
+    assert f'[4,12,{VOCAB_SIZE // 2}]' in text
+    assert 'all-gather' not in moved
+
+
+def test_fsdp_divides_parameters_and_both_moments():
+    _, state = jitted_step(make_mesh(MESHES['1 x 8 x 1']))
+    matrices = [x for x in jax.tree.leaves((state.params, state.opt_state)) if x.ndim > 1]
+    assert len(matrices) == 3 * len([x for x in jax.tree.leaves(state.params) if x.ndim > 1])
+    assert all(x.addressable_shards[0].data.size == x.size // 8 for x in matrices)
+
+
+def test_the_mesh_takes_what_is_left():
+    assert make_mesh().shape == {'data': 8, 'fsdp': 1, 'tensor': 1}
+    assert make_mesh(MeshConfig(fsdp=2, tensor=2)).shape == {'data': 2, 'fsdp': 2, 'tensor': 2}
+
+
+@pytest.mark.parametrize('mesh', [MeshConfig(tensor=3), MeshConfig(4, 1, 1), MeshConfig(4, 4, 4)])
+def test_a_mesh_of_other_size_than_the_devices_is_refused(mesh):
+    with pytest.raises(UserError, match=r'do not make up the 8 cpu devices'):
+        make_mesh(mesh)
+
+
+def test_a_dimension_that_does_not_divide_is_named_before_anything_compiles():
+    model = Transformer(ModelConfig(num_layers=1, d_model=36, d_ff=64, num_heads=3), 96)
+    shapes = jax.eval_shape(functools.partial(init_state, model, OPTIMIZER, 0))
+    with pytest.raises(UserError, match=r'mesh\.fsdp=8 does not divide model\.d_model=36'):
+        state_shardings(shapes, make_mesh(MESHES['1 x 8 x 1']))
+    with pytest.raises(UserError, match=r'mesh\.tensor=2 does not divide model\.num_heads=3'):
+        state_shardings(shapes, make_mesh(MESHES['4 x 1 x 2']))
+
+
+def test_a_table_that_puts_an_axis_on_an_array_twice_is_refused():
+    with pytest.raises(ValueError, match="mesh axis 'tensor' on it 2 times"):
+        parameter_sharding('a/b', (8, 8), make_mesh(MESHES['4 x 1 x 2']), (('b', 'NF'),))
+
+
+def test_a_table_of_another_rank_is_refused():
+    with pytest.raises(ValueError, match='a/b has the shape'):
+        parameter_sharding('a/b', (8, 8), make_mesh(), (('b', 'DNH'),))
+
+
+def test_every_parameter_of_the_model_has_a_rule():
+    base = Transformer(Config().model, 1000)
+    shapes = jax.eval_shape(functools.partial(init_state, base, OPTIMIZER, 0)).params
+    shardings = jax.tree.leaves(state_shardings(shapes, make_mesh(MESHES['2 x 2 x 2'])))
+    for leaf, sharding in zip(jax.tree.leaves(shapes), shardings, strict=True):
+        if len(leaf.shape) > 1:
+            assert sharding.shard_shape(leaf.shape) != leaf.shape
 
 
 def test_rows_are_divided_among_the_devices():
-    batch = shard_batch({'source': np.arange(32).reshape(16, 2)}, make_mesh())
+    batch = shard_whole_batch({'source': np.arange(32).reshape(16, 2)}, make_mesh())
     assert [s.data.shape for s in batch['source'].addressable_shards] == [(2, 2)] * 8
 
 
+def test_tensor_devices_hold_the_same_rows():
+    mesh = make_mesh(MESHES['4 x 1 x 2'])
+    source = shard_whole_batch({'source': np.arange(16).reshape(8, 2)}, mesh)['source']
+    assert [s.data[0, 0] for s in source.addressable_shards] == [0, 0, 4, 4, 8, 8, 12, 12]
+
+
+def test_one_process_holds_all_rows():
+    assert local_rows(make_mesh(), 16).tolist() == list(range(16))
+
+
 def test_rows_that_do_not_divide_are_filled_up_with_padding():
-    mesh = make_mesh(jax.devices()[:3])
-    source = shard_batch({'source': np.ones((8, 2), np.int32)}, mesh)['source']
-    assert padded_rows(8, mesh) == 9
+    mesh = make_mesh(devices=jax.devices()[:3])
+    source = shard_whole_batch({'source': np.ones((8, 2), np.int32)}, mesh)['source']
     assert np.asarray(source).tolist() == [[1, 1]] * 8 + [[0, 0]]

@@ -1,7 +1,10 @@
 """Promises 5 and 7: a run that was stopped ends with the same bytes as one that was not."""
 
+import contextlib
 import json
+import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +18,8 @@ from transformer_jax import trainer
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
+from transformer_jax.preflight import Compilations
+from transformer_jax.stopping import Stopped
 from transformer_jax.trainer import train
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.workdir import Workdir
@@ -197,26 +202,84 @@ def test_other_data_are_refused(tmp_path, uninterrupted):
         train(tiny(train={'steps': 20}), uninterrupted)
 
 
-def test_nothing_is_compiled_once_training_has_begun(tmp_path, monkeypatch):
-    compiled, steps, before = [], trainer.compile_steps, {}
+def test_nothing_is_compiled_once_training_has_begun(uninterrupted):
+    # Of the run's own counter, which does count:
+    counter = Compilations()
+    jax.jit(lambda x: x * 3 + 14159)(1)
+    assert counter.lap() == 1
+    assert [r['compilations'] for r in read_metrics(Workdir(uninterrupted).metrics)] == [0] * 5
 
-    def count(event, *_, **__):
-        if event == '/jax/core/compile/backend_compile_duration':
-            compiled.append(event)
 
-    def compile_steps(*args):
-        programs = steps(*args)
-        before['training'] = len(compiled)
-        return programs
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(tmp_path):
+    config = tiny(optimizer={'learning_rate_scale': 1e30})
+    with pytest.raises(UserError, match=r'step 2 was not finite \(learning rate .*, batch 1 of'):
+        train(config, tmp_path)
+    # Step 1, still sound, was not yet due to be saved; nothing of what came after is.
+    assert not Checkpoints(tmp_path / 'checkpoints', read_only=True).steps()
 
-    def evaluate(run, step):
-        before['evaluation'] = len(compiled)
 
-    monkeypatch.setattr(trainer, 'compile_steps', compile_steps)
-    monkeypatch.setattr(trainer._Run, '_evaluate', evaluate)
-    config = tiny(train={'steps': 10, 'checkpoint_every': 10, 'eval_every': 10})
-    jax.monitoring.register_event_duration_secs_listener(count)
-    run = trainer._Run(config, Workdir(tmp_path), trainer.prepare(config.data))
-    run._train()
-    run.checkpoints.close()
-    assert before['evaluation'] == before['training'] > 0
+def test_steps_that_are_not_finite_can_be_skipped(tmp_path, caplog):
+    logging.getLogger('transformer_jax').propagate = True
+    config = tiny(optimizer={'learning_rate_scale': 1e30}, train={'on_nonfinite': 'skip'})
+    train(config, tmp_path)
+    records = [r for r in read_metrics(tmp_path / 'metrics.jsonl') if r['kind'] == 'train']
+    assert sum(r['skipped_steps'] for r in records) == 11
+    assert 'Skipped 4 steps: the loss or the gradient of step 2 was not finite' in caplog.text
+
+
+def test_a_second_run_on_one_workdir_is_refused(uninterrupted):
+    with (
+        Workdir(uninterrupted).locked(),
+        pytest.raises(UserError, match=f'is in use by another run .process {os.getpid()} on '),
+    ):
+        train(tiny(train={'steps': 20}), uninterrupted)
+    train(tiny(), uninterrupted)  # no lock outlives its holder
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_the_step_at_hand(tmp_path, uninterrupted, monkeypatch, number):
+    lay, asked = trainer.shard_batch, iter(range(100))
+
+    def shard_batch(*args):
+        if next(asked) == 5:  # a batch is laid out one step ahead
+            os.kill(os.getpid(), number)
+        return lay(*args)
+
+    monkeypatch.setattr(trainer, 'shard_batch', shard_batch)
+    with pytest.raises(Stopped, match=f'Stopped by {number.name} after step 5 of 12'):
+        train(tiny(), tmp_path)
+    assert Checkpoints(tmp_path / 'checkpoints', read_only=True).steps()[-1] == 5
+    train(tiny(), tmp_path)
+    assert remembered(tmp_path)[1:3] == remembered(uninterrupted)[1:3]
+
+
+def test_a_disk_that_is_full_is_said_and_costs_nothing(tmp_path, uninterrupted, monkeypatch):
+    train(tiny(train={'steps': 6}), tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with (
+        contextlib.closing(contextlib.ExitStack()) as stack,
+        pytest.raises(UserError, match=r'cannot be written any more \(File too large\)'),
+    ):
+        # The nearest to a full disk that needs no disk: no file may grow beyond 4 kB.
+        stack.callback(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
+        evaluate = trainer._Run._train
+
+        def limited(*args):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+            return evaluate(*args)
+
+        monkeypatch.setattr(trainer._Run, '_train', limited)
+        train(tiny(), tmp_path)
+    monkeypatch.undo()
+    train(tiny(), tmp_path)
+    assert remembered(tmp_path)[1:3] == remembered(uninterrupted)[1:3]
+
+
+def test_a_shape_too_large_for_the_device_is_refused_before_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, 'device_memory', lambda device: 10_000)
+    with pytest.raises(
+        UserError, match=r'tokens_per_batch=512 .* MiB on a device of 0.01'
+    ):
+        train(tiny(), tmp_path)
+    assert not (tmp_path / 'results.json').exists()

@@ -1,12 +1,17 @@
 """Measures a config: python -m transformer_jax.benchmark --config=FILE.
 
 input    pairs/s that the feed delivers from a prepared store, and the share of padding
-compile  parameters, and for each batch shape the FLOPs and the memory that XLA says it needs
+compile  parameters; for each batch shape the FLOPs and the memory that XLA says it needs; what
+         moves between devices. Nothing runs, so a laptop can ask for 8 large devices:
+         XLA_FLAGS=--xla_force_host_platform_device_count=8
 train    target tokens/s of each batch shape
 """
 
+import math
+import re
 import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import jax
@@ -21,14 +26,15 @@ from transformer_jax.data.prepare import prepare
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
-from transformer_jax.sharding import make_mesh, shard_batch, state_shardings
-from transformer_jax.trainer import compile_steps
+from transformer_jax.preflight import compile_steps, device_memory, remember_speed, report
+from transformer_jax.sharding import MeshLayout, make_mesh, shard_whole_batch, state_shardings
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
 
 _PARTS = ('input', 'compile', 'train')
 _SECONDS = 5.0  # of measuring the feed
 _STEPS = 5  # timed for each shape
+_COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -113,49 +119,71 @@ def measure_input(store: TokenStore, plan: BatchPlan) -> str:
 
 def measure_steps(config: Config, vocab_size: int, plan: BatchPlan, *, run: bool) -> str:
     """A table of the batch shapes, compiled ahead of time; with `run`, also timed."""
-    mesh = make_mesh()
-    model = Transformer(config.model, vocab_size)
+    mesh = make_mesh(config.mesh)
+    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
     optimizer = make_optimizer(config.optimizer, config.model.d_model)
     abstract = jax.eval_shape(lambda: init_state(model, optimizer, 0))
     parameters = sum(x.size for x in jax.tree.leaves(abstract.params))
     begin = time.perf_counter()
-    programs = compile_steps(config, vocab_size, plan.buckets, mesh)
+    # Where nothing is run, a machine too small for it can still say what it would take.
+    limit = device_memory(mesh.local_devices[0]) if run else None
+    programs = compile_steps(config, vocab_size, plan.buckets, mesh, limit)
     lines = [
         f'{parameters:,} parameters, vocabulary of {vocab_size:,}; '
         f'{len(programs)} shapes compiled in {time.perf_counter() - begin:.1f} s '
-        f'for {mesh.size} {jax.default_backend()} device(s)',
-        '  rows  source  target    TFLOP   GiB' + ('  target tokens/s' if run else ''),
+        f'for {mesh.size} {jax.default_backend()} device(s), '
+        f'mesh {" x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())}',
+        report(programs, plan, None, 0),
     ]
-    if run:
-        state = init_state(model, optimizer, config.train.seed)
-        state = jax.device_put(state, state_shardings(state, mesh))
-        random = np.random.RandomState(0)
+    moved = max((collective_bytes(p.run.as_text()) for p in programs.values()), key=Counter.total)
+    lines += [f'moved between devices by a step, at most (parameters: {4 * parameters:,} bytes):']
+    lines += [f'  {name:20}{size:16,} bytes' for name, size in moved.items()] or ['  nothing']
+    if not run:
+        return '\n'.join(lines)
+    lines.append('  rows  source  target  target tokens/s')
+    state = init_state(model, optimizer, config.train.seed)
+    state = jax.device_put(state, state_shardings(state, mesh))
+    random = np.random.RandomState(0)
+    speeds = []
     for bucket, program in programs.items():
-        flops = program.cost_analysis()['flops'] / 1e12
-        memory = program.memory_analysis()
-        needed = memory.argument_size_in_bytes + memory.temp_size_in_bytes
-        line = (
-            f'{bucket.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
-            f'{flops:9.4f}{needed / 2**30:6.2f}'
+        sizes = {'source': bucket.source_length, 'target': bucket.target_length}
+        batch = shard_whole_batch(
+            {
+                name: random.randint(1, vocab_size, (program.rows, length)).astype(np.int32)
+                for name, length in sizes.items()
+            },
+            mesh,
         )
-        if run:
-            sizes = {'source': bucket.source_length, 'target': bucket.target_length}
-            batch = shard_batch(
-                {
-                    name: random.randint(1, vocab_size, (bucket.rows, length)).astype(np.int32)
-                    for name, length in sizes.items()
-                },
-                mesh,
-            )
-            times = []
-            for _ in range(_STEPS + 1):
-                begin = time.perf_counter()
-                state = jax.block_until_ready(program(state, batch))
-                times.append(time.perf_counter() - begin)
-            tokens = bucket.rows * bucket.target_length
-            line += f'{tokens / statistics.median(times[1:]):17,.0f}'
-        lines.append(line)
+        times = []
+        for _ in range(_STEPS + 1):
+            begin = time.perf_counter()
+            state = jax.block_until_ready(program.run(state, batch))
+            times.append(time.perf_counter() - begin)
+        seconds = statistics.median(times[1:])
+        speeds.append(program.flops / seconds)
+        tokens = bucket.rows * bucket.target_length
+        lines.append(
+            f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
+            f'{tokens / seconds:17,.0f}'
+        )
+    speed = statistics.median(speeds)
+    remember_speed(cache_folder(config.data.cache_dir), config, mesh, speed)
+    lines.append(f'{speed / 1e9:,.1f} GFLOP/s of a device, which preflight will reckon with')
     return '\n'.join(lines)
+
+
+def collective_bytes(hlo: str) -> Counter[str]:
+    """Bytes that each kind of collective puts out on one device, from a compiled program's text."""
+    widths = {'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's64': 8, 'u64': 8, 'f64': 8}
+    moved: Counter[str] = Counter()
+    for line in hlo.splitlines():
+        # %name = shape or (shapes) all-reduce(...); of an asynchronous pair the end has the shape.
+        found = re.match(rf'\s*(?:ROOT )?\S+ = (.*?) ({"|".join(_COLLECTIVES)})(?:-done)?\(', line)
+        if found:
+            for dtype, sizes in re.findall(r'(\w+)\[([\d,]*)\]', found[1]):
+                count = math.prod(int(size) for size in sizes.split(',') if size)
+                moved[found[2]] += count * widths.get(dtype, 4)
+    return moved
 
 
 if __name__ == '__main__':

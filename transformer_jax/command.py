@@ -1,7 +1,8 @@
 """What all commands share: flags, config files, logging and exit codes.
 
 Exit code 0 is success, 2 a user's mistake (one sentence on stderr, no trace), 1 a failure of ours,
-130 a stop by Ctrl-C. stdout carries results, stderr carries everything else.
+75 a training that was asked to stop and goes on when started again, 130 any other stop by Ctrl-C.
+stdout carries results, stderr carries everything else.
 """
 
 import argparse
@@ -15,9 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from transformer_jax import processes
 from transformer_jax.config import Config, check_key
 from transformer_jax.errors import UserError
 from transformer_jax.progress import show_messages
+from transformer_jax.stopping import RESTART_EXIT_CODE, Stopped
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,16 +41,36 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
     show_messages()
     try:
         command(sys.argv[1:])
+        return
     except UserError as error:
         print(f'error: {error}', file=sys.stderr)
-        sys.exit(2)
+        code = 2
     except BrokenPipeError:
         # Whoever read our output has enough (`| head`); Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        code = 0
+    except Stopped as stop:
+        print(stop, file=sys.stderr)
+        code = RESTART_EXIT_CODE
     except KeyboardInterrupt:
         print('Stopped by Ctrl-C.', file=sys.stderr)
-        sys.exit(130)
+        code = 130
+    except Exception:
+        if processes.count() == 1:
+            raise
+        traceback.print_exc()
+        print(
+            'error: this process cannot go on, or has lost the others. Start the job again: it '
+            'goes on from the last checkpoint.',
+            file=sys.stderr,
+        )
+        code = 1
+    if code != RESTART_EXIT_CODE and processes.count() > 1:
+        # Not to wait at exit for others, who are to see that this one is gone.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def add_config_flag(parser: Parser) -> None:

@@ -76,6 +76,8 @@ class ModelConfig:
       norm: 'post', LayerNorm(x + Sublayer(x)), or 'pre', x + Sublayer(LayerNorm(x)).
       dtype: of the matrix products: 'float32', 'bfloat16', or 'auto', which is bfloat16 on
         accelerators and float32 on the CPU. Parameters, norms, softmax and loss are float32.
+      remat: computes each layer's activations again for the gradient instead of keeping them: about
+        a third more work for a fraction of the memory.
     """
 
     num_layers: int = 6
@@ -89,6 +91,7 @@ class ModelConfig:
     max_positions: int = 1024
     norm: str = 'post'
     dtype: str = 'auto'
+    remat: bool = False
 
     def __post_init__(self):
         _check_types('model', self)
@@ -256,6 +259,10 @@ class TrainConfig:
       eval_every: steps between evaluations on dev; a multiple of checkpoint_every.
       checkpoint_every: steps between checkpoints.
       keep: latest checkpoints kept, besides the best one.
+      accumulate_steps: parts that a batch is divided into, one after the other, where the devices
+        cannot hold all of it at once; the step is that of the whole batch.
+      on_nonfinite: what to do where a loss or a gradient is NaN or infinite: 'stop' the run, or
+        'skip' the step. Neither lets it into the parameters.
       patience: evaluations without a better dev BLEU before training stops early; 0 never stops.
       eval_beam_size: beam for dev BLEU during training; 1, the default, is greedy and fast.
     """
@@ -266,13 +273,16 @@ class TrainConfig:
     eval_every: int = 5000
     checkpoint_every: int = 1000
     keep: int = 5
+    accumulate_steps: int = 1
+    on_nonfinite: str = 'stop'
     patience: int = 0
     eval_beam_size: int = 1
 
     def __post_init__(self):
         _check_types('train', self)
         _check_positive('train', self, 'steps', 'log_every', 'eval_every', 'checkpoint_every')
-        _check_positive('train', self, 'keep', 'eval_beam_size')
+        _check_positive('train', self, 'keep', 'eval_beam_size', 'accumulate_steps')
+        _check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         _check_not_negative('train', self, 'seed', 'patience')
         if self.eval_every % self.checkpoint_every:
             _fail(
@@ -281,6 +291,30 @@ class TrainConfig:
                 f'must be a multiple of train.checkpoint_every={self.checkpoint_every}, '
                 'so that the best model is one that was saved.',
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig:
+    """How the devices are laid out; their number is data · fsdp · tensor, -1 is what is left.
+
+    Attributes:
+      data: parts of a batch; every device of this axis holds the same parameters.
+      fsdp: parts of a batch, and of the parameters and both of Adam's moments as well.
+      tensor: parts of the heads, of d_ff and of the vocabulary.
+    """
+
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+
+    def __post_init__(self):
+        _check_types('mesh', self)
+        sizes = dataclasses.asdict(self)
+        for name, size in sizes.items():
+            if size < 1 and size != -1:
+                _fail(f'mesh.{name}', size, 'must be 1 or more, or -1 for the devices left.')
+        if list(sizes.values()).count(-1) > 1:
+            _fail('mesh', sizes, 'has more than one -1: only one axis can take what is left.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -317,17 +351,22 @@ _SECTIONS = {
     'data': DataConfig,
     'optimizer': OptimizerConfig,
     'train': TrainConfig,
+    'mesh': MeshConfig,
     'decode': DecodeConfig,
 }
 
-# What may change between two starts of one run: none of it alters the steps already taken. Where
-# the data lie is free, since a fingerprint of their content is compared.
+# What may change between two starts of one run: how long it is and what is done along the way, and
+# how its steps are laid on whatever devices there are. Where the data lie is free, since a
+# fingerprint of their content is compared.
 _FREE = (
+    'model.remat',
     'train.steps',
     'train.log_every',
     'train.eval_every',
     'train.checkpoint_every',
     'train.keep',
+    'train.accumulate_steps',
+    'train.on_nonfinite',
     'train.patience',
     'train.eval_beam_size',
     'data.cache_dir',
@@ -341,7 +380,7 @@ _FREE = (
     'data.test_source',
     'data.test_target',
 )
-_FREE_SECTIONS = ('decode',)
+_FREE_SECTIONS = ('mesh', 'decode')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,6 +391,7 @@ class Config:
     data: DataConfig = DataConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     train: TrainConfig = TrainConfig()
+    mesh: MeshConfig = MeshConfig()
     decode: DecodeConfig = DecodeConfig()
 
     def __post_init__(self):

@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 
-import jax
-
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
 from transformer_jax.scoring import score
-from transformer_jax.sharding import make_mesh, state_shardings
 from transformer_jax.training.evaluation import corpus_loss
 from transformer_jax.translate import read_lines
 from transformer_jax.translator import Translator
@@ -47,14 +44,13 @@ def main(arguments: Sequence[str]) -> None:
         progress=True,
     )
     scores = score(outputs, references)
-    mesh = make_mesh()
     loss = corpus_loss(
-        jax.device_put(translator.params, state_shardings(translator.params, mesh)),
+        translator.params,
         pairs,
         model=translator.model,
         vocabulary=translator.vocabulary,
         label_smoothing=translator.config.optimizer.label_smoothing,
-        mesh=mesh,
+        mesh=translator.mesh,
     )
     print(f'BLEU        {scores.bleu:.2f}   {scores.bleu_signature}')
     print(f'chrF        {scores.chrf:.2f}   {scores.chrf_signature}')

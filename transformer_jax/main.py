@@ -1,10 +1,10 @@
 """Trains a translator, or goes on training it: python -m transformer_jax.main --config=FILE."""
 
-import sys
+import logging
 from collections.abc import Sequence
 from typing import Any
 
-from transformer_jax import command
+from transformer_jax import command, processes
 from transformer_jax.trainer import train
 
 
@@ -20,12 +20,12 @@ def main(arguments: Sequence[str]) -> None:
     flags, overrides = parser.parse_known_args(arguments)
     config = command.load_config(flags.config, overrides)
     workdir = flags.workdir or f'runs/{command.config_name(flags.config)}'
-    try:
-        results = train(config, workdir)
-    except KeyboardInterrupt:
-        print('The same command goes on from the last checkpoint.', file=sys.stderr)
-        raise
-    print(report(results))
+    processes.join()
+    if not processes.is_first():
+        logging.getLogger('transformer_jax').setLevel(logging.WARNING)
+    results = train(config, workdir)
+    if processes.is_first():
+        print(report(results))
 
 
 def report(results: dict[str, Any]) -> str:

@@ -11,22 +11,25 @@ _logger = logging.getLogger('transformer_jax')
 class MetricsWriter:
     """Appends lines to metrics.jsonl and scalars to TensorBoard."""
 
-    def __init__(self, path: Path, tensorboard: Path, *, step: int):
+    def __init__(self, path: Path, tensorboard: Path, *, step: int, read_only: bool = False):
         """Opens both; what was logged after `step`, from which the run goes on, is dropped.
 
         Args:
           path: of metrics.jsonl.
           tensorboard: folder of event files.
           step: the last step that is kept.
+          read_only: keeps records in memory alone, for processes other than the first.
         """
         kept = [record for record in read_metrics(path) if record['step'] <= step]
+        self.records = kept
+        self._file = self._summary = None
+        if read_only:
+            return
         text = ''.join(json.dumps(record) + '\n' for record in kept)
         partial = path.with_name(f'{path.name}.partial')
         partial.write_text(text, encoding='utf-8')
         partial.replace(path)
-        self.records = kept
         self._file = path.open('a', encoding='utf-8')
-        self._summary = None
         try:
             from transformer_jax.data._tensorflow import import_tensorflow
 
@@ -39,6 +42,8 @@ class MetricsWriter:
     def write(self, record: dict[str, Any]) -> None:
         """Writes one record: 'step', 'kind' ('train' or 'dev') and numbers; at once on disk."""
         self.records.append(record)
+        if self._file is None:
+            return
         self._file.write(json.dumps(record) + '\n')
         self._file.flush()
         if self._summary is None:
@@ -50,7 +55,8 @@ class MetricsWriter:
 
     def close(self) -> None:
         """Closes both files."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
         if self._summary is not None:
             self._summary.close()
 

@@ -1,5 +1,12 @@
-"""The mesh, one table of where each parameter lies on it, and arrays onto devices."""
+"""The mesh, where each array lies on it, and batches onto devices.
 
+Two tables decide all: which dimension each axis of a parameter is (a letter of the dimension key:
+D model, N heads, H head size, F feed-forward, V vocabulary), and which mesh axis divides a
+dimension. Activations, whose letters the model itself gives, go by a table of their own.
+"""
+
+import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -8,54 +15,185 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-# From a parameter's path to its place, the first match counts. Every device holds all parameters;
-# a rule above the last one is how to divide some of them.
-PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = ((r'.*', PartitionSpec()),)
+from transformer_jax.config import MeshConfig
+from transformer_jax.errors import UserError
+from transformer_jax.model import Layout
+
+# From the end of a parameter's path to its dimensions; the first match counts. Adam's moments end
+# in the path of the parameter they belong to, and so lie as it does. What has no letter, '-' or no
+# rule, is on every device: norms and biases of D are too small to be worth a message.
+PARAMETER_DIMENSIONS: tuple[tuple[str, str], ...] = (
+    ('embedding', 'VD'),
+    ('positions/table', '-D'),
+    ('(self|cross)_attention/(query|key|value)', 'DNH'),
+    ('(self|cross)_attention/output', 'NHD'),
+    ('inner/kernel', 'DF'),
+    ('inner/bias', 'F'),
+    ('outer/kernel', 'FD'),
+)
+PARAMETER_AXES = {'D': 'fsdp', 'N': 'tensor', 'F': 'tensor', 'V': 'tensor'}
+_ROWS = ('data', 'fsdp')
+# B is a batch's rows, G groups of them. A weight about to be used counts as an activation: its D
+# has been gathered.
+ACTIVATION_AXES = {'B': _ROWS, 'G': _ROWS, 'N': 'tensor', 'F': 'tensor', 'V': 'tensor'}
+
+_FIELDS = {'D': 'model.d_model', 'N': 'model.num_heads', 'F': 'model.d_ff', 'V': 'data.vocab_size'}
 
 
-def make_mesh(devices: list[jax.Device] | None = None) -> Mesh:
-    """A mesh of all local devices, or of those given, along the axis 'data'."""
-    devices = devices or jax.local_devices()
-    return jax.make_mesh((len(devices),), ('data',), (AxisType.Auto,), devices=devices)
+def make_mesh(config: MeshConfig | None = None, devices: list[jax.Device] | None = None) -> Mesh:
+    """A mesh with the axes 'data', 'fsdp' and 'tensor'.
+
+    Args:
+      config: their sizes; None is data-parallel.
+      devices: all of all processes, unless given.
+
+    Raises:
+      UserError: if the sizes do not multiply to the number of devices.
+    """
+    devices = jax.devices() if devices is None else devices
+    sizes = dataclasses.asdict(config or MeshConfig())
+    known = math.prod(size for size in sizes.values() if size != -1)
+    shape = tuple(len(devices) // known if size == -1 else size for size in sizes.values())
+    if math.prod(shape) != len(devices):
+        given = ', '.join(f'mesh.{name}={size}' for name, size in sizes.items())
+        raise UserError(
+            f'{given} do not make up the {len(devices)} {devices[0].platform} devices there are: '
+            f'their product must be {len(devices)}; -1 is whatever is left.'
+        )
+    return jax.make_mesh(shape, tuple(sizes), (AxisType.Auto,) * len(shape), devices=devices)
+
+
+def data_mesh() -> Mesh:
+    """The mesh of translating: all devices of this process share out the sentences."""
+    return make_mesh(devices=jax.local_devices())
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshLayout(Layout):
+    """Where the arrays of a model lie on `mesh`."""
+
+    mesh: Mesh
+
+    @property
+    def row_groups(self) -> int:
+        """Parts that the rows of a batch are divided into."""
+        return row_shards(self.mesh)
+
+    def __call__(self, x: jax.Array, dimensions: str) -> jax.Array:
+        """`x`, laid out by its dimensions."""
+        spec = PartitionSpec(*(ACTIVATION_AXES.get(letter) for letter in dimensions))
+        return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, spec))
+
+
+def parameter_sharding(
+    path: str,
+    shape: tuple[int, ...],
+    mesh: Mesh,
+    dimensions: tuple[tuple[str, str], ...] = PARAMETER_DIMENSIONS,
+) -> NamedSharding:
+    """Where the array at `path` ('decoder/layer_0/feed_forward/inner/kernel') lies.
+
+    Raises:
+      ValueError: if the tables put a mesh axis twice on it or do not fit its shape.
+      UserError: if a mesh axis does not divide a dimension.
+    """
+    letters = next(
+        (d for rule, d in dimensions if re.search(f'(^|/){rule}$', path)), '-' * len(shape)
+    )
+    if len(letters) != len(shape):
+        raise ValueError(f'{path} has the shape {shape}, but the dimensions {letters!r}.')
+    axes = [PARAMETER_AXES.get(letter) for letter in letters]
+    for axis in {axis for axis in axes if axis is not None}:
+        if axes.count(axis) > 1:
+            raise ValueError(
+                f'{path} has the dimensions {letters!r}, which puts the mesh axis {axis!r} on it '
+                f'{axes.count(axis)} times: an axis can divide one dimension of an array only.'
+            )
+    for letter, size, axis in zip(letters, shape, axes, strict=True):
+        if axis is not None and size % mesh.shape[axis]:
+            raise UserError(
+                f'mesh.{axis}={mesh.shape[axis]} does not divide {_FIELDS[letter]}={size} '
+                f'({path}): choose a multiple of it, or another mesh.'
+            )
+    return NamedSharding(mesh, PartitionSpec(*axes))
 
 
 def state_shardings(tree: Any, mesh: Mesh) -> Any:
     """The sharding of each array of a tree of parameters or of a whole train state.
 
-    Adam's moments end in the path of the parameter they belong to, and so lie as it does.
+    Raises:
+      ValueError, UserError: as `parameter_sharding`.
     """
 
-    def place(path: tuple, _: Any) -> NamedSharding:
+    def place(path: tuple, leaf: Any) -> NamedSharding:
         name = jax.tree_util.keystr(path, simple=True, separator='/')
-        spec = next(spec for rule, spec in PARAMETER_RULES if re.fullmatch(rule, name))
-        return NamedSharding(mesh, spec)
+        return parameter_sharding(name, np.shape(leaf), mesh)
 
     return jax.tree_util.tree_map_with_path(place, tree)
 
 
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The whole of an array on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows divided among the devices."""
-    return NamedSharding(mesh, PartitionSpec('data'))
+    """Rows divided among the devices of 'data' and 'fsdp'."""
+    return NamedSharding(mesh, PartitionSpec(_ROWS))
 
 
-def padded_rows(rows: int, mesh: Mesh) -> int:
-    """Rows rounded up so that each device gets as many."""
-    return -(-rows // mesh.size) * mesh.size
+def row_shards(mesh: Mesh) -> int:
+    """Parts that the rows of a batch are divided into."""
+    return mesh.shape['data'] * mesh.shape['fsdp']
 
 
-def shard_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """Lays the rows of a batch on the devices.
+def padded_rows(rows: int, multiple: int) -> int:
+    """Rows rounded up to a multiple."""
+    return -(-rows // multiple) * multiple
 
-    Rows that the devices do not divide evenly are filled up with padding, which counts for nothing.
+
+def local_rows(mesh: Mesh, rows: int) -> np.ndarray:
+    """The rows of a batch that the devices of this process hold, ascending.
 
     Args:
-      batch: [rows, length] int32 arrays.
       mesh: from `make_mesh`.
+      rows: of the whole batch, a multiple of `row_shards`.
     """
-    sharding = batch_sharding(mesh)
+    indices = batch_sharding(mesh).addressable_devices_indices_map((rows,)).values()
+    return np.unique(np.concatenate([np.arange(rows)[index] for index in indices]))
+
+
+def shard_batch(batch: Mapping[str, np.ndarray], mesh: Mesh, rows: int) -> dict[str, jax.Array]:
+    """Lays the rows of a batch on the devices.
+
+    Args:
+      batch: [local rows, ...] arrays, the `local_rows` of the whole batch.
+      mesh: from `make_mesh`.
+      rows: of the whole batch.
+    """
+    held = local_rows(mesh, rows)
 
     def put(array: np.ndarray) -> jax.Array:
-        missing = padded_rows(len(array), mesh) - len(array)
-        return jax.device_put(np.pad(array, ((0, missing), (0, 0))), sharding)
+        def part(index: tuple[slice, ...]) -> np.ndarray:
+            start, stop, _ = index[0].indices(rows)
+            first = np.searchsorted(held, start)
+            return array[first : first + stop - start]
+
+        return jax.make_array_from_callback((rows, *array.shape[1:]), batch_sharding(mesh), part)
 
     return {name: put(array) for name, array in batch.items()}
+
+
+def shard_whole_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+    """Lays a batch that every process has the whole of on the devices.
+
+    Rows that the devices do not divide evenly are filled up with padding, which counts for nothing.
+    """
+    rows = padded_rows(len(next(iter(batch.values()))), row_shards(mesh))
+    held = local_rows(mesh, rows)
+
+    def fill(array: np.ndarray) -> np.ndarray:
+        missing = rows - len(array)
+        return np.pad(array, ((0, missing), *[(0, 0)] * (array.ndim - 1)))[held]
+
+    return shard_batch({name: fill(array) for name, array in batch.items()}, mesh, rows)

@@ -4,18 +4,16 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from transformer_jax import processes
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config
 from transformer_jax.data.batching import Bucket
@@ -25,125 +23,124 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import MetricsWriter
 from transformer_jax.model import Transformer
+from transformer_jax.preflight import (
+    Compilations,
+    Program,
+    compile_steps,
+    device_memory,
+    known_speed,
+)
+from transformer_jax.preflight import report as preflight_report
 from transformer_jax.progress import progress_bar
 from transformer_jax.scoring import Scores, score
 from transformer_jax.sharding import (
-    batch_sharding,
+    MeshLayout,
+    local_rows,
     make_mesh,
-    padded_rows,
     shard_batch,
     state_shardings,
 )
-from transformer_jax.training.checkpoints import Checkpoints
-from transformer_jax.training.evaluation import CorpusLoss, corpus_loss
-from transformer_jax.training.loss import LossSums
+from transformer_jax.stopping import Stopped, StopSignals
+from transformer_jax.training.checkpoints import Checkpoints, checksums
+from transformer_jax.training.evaluation import CorpusLoss, corpus_loss, prepare_corpus_loss
 from transformer_jax.training.optimizer import make_optimizer, noam_schedule
-from transformer_jax.training.state import TrainState, init_state
-from transformer_jax.training.step import train_step
+from transformer_jax.training.state import Window, init_state
 from transformer_jax.translator import Translator
 from transformer_jax.workdir import Workdir
 
 _logger = logging.getLogger('transformer_jax')
 _EXAMPLES = 3  # translations kept in results.json
 
-Step = Callable[[TrainState, dict[str, jax.Array]], TrainState]
-
 
 def train(config: Config, workdir: str | Path) -> dict[str, Any]:
     """Trains, or goes on with, the run in `workdir`, and scores it.
 
+    All processes of a run call this alike.
+
     Args:
       config: of the run.
-      workdir: its folder; made if need be.
+      workdir: its folder; made if need be. Every process has to see the same one.
 
     Returns:
       What results.json holds.
 
     Raises:
-      UserError: if the data, the config or the folder do not allow it; nothing is written then.
+      UserError: if the data, the config or the folder do not allow it, nothing is written then; or
+        if the run cannot go on (a full disk, a loss that is not finite), the checkpoints so far are
+        left whole then.
+      Stopped: if SIGTERM or Ctrl-C asked for it.
     """
     folder = Workdir(workdir)
     folder.check_writable()
+    mesh = make_mesh(config.mesh)
+    with StopSignals() as stop, contextlib.ExitStack() as stack:
+        saved = _saved(folder, config)
+        if saved is not None:
+            if processes.is_first():
+                stack.enter_context(folder.locked())
+            results = folder.read_results()
+            if results is not None and results['finished'] == _finish_line(config):
+                _logger.info('This run is finished: %s holds its results.', folder.path)
+                return results
+        keep_compiled_programs(cache_folder(config.data.cache_dir))
+        going_on = saved is not None and folder.vocabulary.exists()
+        vocabulary = Vocabulary.load(folder.vocabulary) if going_on else None
+        data = _prepare_in_turn(config, vocabulary)
+        if saved is not None and saved[1] != data.fingerprint:
+            raise UserError(
+                f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
+                'its run began; restore the corpus, or choose another --workdir.'
+            )
+        with folder.failures_to_write():
+            if processes.is_first():
+                if saved is None:
+                    folder.path.mkdir(parents=True, exist_ok=True)
+                    stack.enter_context(folder.locked())
+                    saved = _saved(folder, config)  # of a run that began and ended meanwhile
+                if saved is None or saved[0] != config:
+                    data.vocabulary.save(folder.vocabulary)
+                    folder.write_config(config, data.fingerprint)
+            processes.wait_for_all('workdir')
+            return _Run(config, folder, data, mesh, stop).finish()
+
+
+def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
+    """What the folder says of its run; a UserError if that is not the run of `config`."""
     saved = folder.read_config()
-    if saved is not None:
-        _check_same_run(folder, config, saved[0])
-        results = folder.read_results()
-        if results is not None and results['finished'] == _finish_line(config):
-            _logger.info('This run is finished: %s holds its results.', folder.path)
-            return results
-    keep_compiled_programs(cache_folder(config.data.cache_dir))
-    going_on = saved is not None and folder.vocabulary.exists()
-    data = prepare(config.data, Vocabulary.load(folder.vocabulary) if going_on else None)
-    if saved is not None and saved[1] != data.fingerprint:
+    differences = [] if saved is None else config.differences(saved[0])
+    if differences:
         raise UserError(
-            f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
-            'its run began; restore the corpus, or choose another --workdir.'
+            f'workdir={str(folder.path)!r} belongs to a run of another config '
+            f'(now against then: {"; ".join(differences)}): '
+            'choose another --workdir, or restore these fields.'
         )
-    folder.path.mkdir(parents=True, exist_ok=True)
-    if saved is None or saved[0] != config:
-        data.vocabulary.save(folder.vocabulary)
-        folder.write_config(config, data.fingerprint)
-    return _Run(config, folder, data).finish()
+    return saved
 
 
-def compile_steps(
-    config: Config, vocab_size: int, buckets: tuple[Bucket, ...], mesh: Mesh
-) -> dict[Bucket, jax.stages.Compiled]:
-    """Compiles the training step for every bucket, ahead of time and side by side.
-
-    Args:
-      config: of the run.
-      vocab_size: V.
-      buckets: the shapes.
-      mesh: the devices.
-
-    Returns:
-      For each bucket, a function from a state (which it consumes) and a batch to the next state.
-    """
-    model = Transformer(config.model, vocab_size)
-    optimizer = make_optimizer(config.optimizer, config.model.d_model)
-    abstract = jax.eval_shape(functools.partial(init_state, model, optimizer, 0))
-    shardings = state_shardings(abstract, mesh)
-    step = jax.jit(
-        functools.partial(
-            train_step,
-            model=model,
-            optimizer=optimizer,
-            label_smoothing=config.optimizer.label_smoothing,
-            seed=config.train.seed,
-        ),
-        in_shardings=(shardings, batch_sharding(mesh)),
-        out_shardings=shardings,
-        donate_argnums=0,
-    )
-
-    def compiled(bucket: Bucket) -> jax.stages.Compiled:
-        rows = padded_rows(bucket.rows, mesh)
-        batch = {
-            'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
-            'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
-        }
-        return step.lower(abstract, batch).compile()
-
-    with (
-        # XLA compiles one program on one core, at the cost of some hundred MB each.
-        ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool,
-        progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar,
-    ):
-        result = {}
-        for bucket, program in zip(buckets, pool.map(compiled, buckets), strict=True):
-            result[bucket] = program
-            bar.update()
-    return result
+def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:
+    """Prepares the data: the first process, then the others, who may find it in its cache."""
+    if not processes.is_first():
+        processes.wait_for_all('prepared')
+    data = prepare(config.data, vocabulary)
+    if processes.is_first():
+        processes.wait_for_all('prepared')
+    first = processes.from_first('fingerprint', data.fingerprint)
+    if data.fingerprint != first:
+        raise UserError(
+            f'data.corpus={config.data.corpus!r} is not the same for process '
+            f'{processes.index()} as for process 0: give every process the same files, or one '
+            'data.vocabulary for all.'
+        )
+    return data
 
 
 class _Run:
     """What a run holds between start and finish."""
 
-    def __init__(self, config: Config, folder: Workdir, data: Data):
+    def __init__(self, config: Config, folder: Workdir, data: Data, mesh: Mesh, stop: StopSignals):
         self.config, self.folder, self.data = config, folder, data
-        self.mesh = make_mesh()
-        self.model = Transformer(config.model, data.vocabulary.size)
+        self.mesh, self.stop = mesh, stop
+        self.model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
         optimizer = make_optimizer(config.optimizer, config.model.d_model)
         self.learning_rate = noam_schedule(
             config.model.d_model,
@@ -151,13 +148,19 @@ class _Run:
             config.optimizer.learning_rate_scale,
         )
         initialise = functools.partial(init_state, self.model, optimizer, config.train.seed)
-        shardings = state_shardings(jax.eval_shape(initialise), self.mesh)
+        shardings = state_shardings(jax.eval_shape(initialise), mesh)
         state = jax.jit(initialise, out_shardings=shardings)()
         self.checkpoints = Checkpoints(folder.checkpoints, keep=config.train.keep)
         restored = self.checkpoints.restore_latest(state)
         self.state = state if restored is None else restored
         self.start = int(self.state.step)
-        self.metrics = MetricsWriter(folder.metrics, folder.tensorboard, step=self.start)
+        self.metrics = MetricsWriter(
+            folder.metrics,
+            folder.tensorboard,
+            step=self.start,
+            read_only=not processes.is_first(),
+        )
+        self.compilations = Compilations()
 
     def finish(self) -> dict[str, Any]:
         """Trains to the end, averages, and scores the test set."""
@@ -165,10 +168,11 @@ class _Run:
             self._announce()
             step = self.start
             if step < self.config.train.steps and not self._out_of_patience():
-                step = self._train()
+                step = self._train(self._preflight())
             self.checkpoints.wait()
             results = self._results(step)
-            self.folder.write_results(results)
+            if processes.is_first():
+                self.folder.write_results(results)
             return results
         finally:
             self.checkpoints.close()
@@ -179,7 +183,7 @@ class _Run:
         parameters = sum(x.size for x in jax.tree.leaves(self.state.params))
         _logger.info(
             '%s parameters, vocabulary of %s, %s training pairs in %d shapes, '
-            '%d batches an epoch (padding %.1f %%), on %d %s device%s.',
+            '%d batches an epoch (padding %.1f %%), on %d %s device%s%s.',
             f'{parameters:,}',
             f'{data.vocabulary.size:,}',
             f'{len(data.store) - data.plan.dropped:,}',
@@ -189,28 +193,64 @@ class _Run:
             self.mesh.size,
             jax.default_backend(),
             '' if self.mesh.size == 1 else 's',
+            f' of {processes.count()} processes' if processes.count() > 1 else '',
         )
         if self.start:
             _logger.info('Resuming after step %d of %d.', self.start, config.train.steps)
 
-    def _train(self) -> int:
-        """Steps until the last, or until patience runs out; returns the number of the last step."""
-        config, plan = self.config.train, self.data.plan
-        programs = compile_steps(self.config, self.data.vocabulary.size, plan.buckets, self.mesh)
+    def _preflight(self) -> dict[Bucket, Program]:
+        """Compiles all that training and its evaluations will run, and says what to expect."""
+        config, plan = self.config, self.data.plan
+        limit = device_memory(self.mesh.local_devices[0])
+        programs = compile_steps(config, self.data.vocabulary.size, plan.buckets, self.mesh, limit)
+        speed = known_speed(cache_folder(config.data.cache_dir), config, self.mesh)
+        left = config.train.steps - self.start
+        _logger.info('%s', preflight_report(programs, plan, speed, left))
+        _logger.info('Compiling the evaluation.')
+        sources, _ = zip(*self.data.dev, strict=True)
+        translator = self._translator(self.state.params)
+        translator.prepare(sources, beam_size=config.train.eval_beam_size)
+        prepare_corpus_loss(self.state.params, self.data.dev, **self._loss_options())
+        checksums(self.state)
+        self.learning_rate(self.start)
+        self._new_window()
+        return programs
+
+    def _train(self, programs: dict[Bucket, Program]) -> int:
+        """Steps until the last, or until patience runs out; returns the number of the last step.
+
+        Raises:
+          Stopped: if that was asked for, with all saved.
+          UserError: if a step was not finite and train.on_nonfinite is 'stop'.
+        """
+        config = self.config.train
         clock = _Clock()
-        with progress_bar('Training', total=config.steps, initial=self.start, unit=' steps') as bar:
-            for step, (bucket, batch) in enumerate(self._batches(), self.start + 1):
-                self.state = programs[bucket](self.state, batch)
+        self.compilations.lap()
+        with (
+            self.stop.deferred(),
+            progress_bar('Training', total=config.steps, initial=self.start, unit=' steps') as bar,
+        ):
+            for step, (bucket, batch) in enumerate(self._batches(programs), self.start + 1):
+                self.state = programs[bucket].run(self.state, batch)
                 bar.update()
                 last = step == config.steps
+                why = None if last else self.stop.requested(step)
                 if step % config.log_every == 0 or last:
                     self._log(step, clock, bar)
-                if step % config.checkpoint_every == 0 or last:
+                if step % config.checkpoint_every == 0 or last or why:
+                    self._check_finite(self.state.window)
                     scores = None
-                    if step % config.eval_every == 0 or last:
+                    if last or (step % config.eval_every == 0 and not why):
                         with clock.paused():
                             scores = self._evaluate(step)
-                    self.checkpoints.save(self.state, scores)
+                    with self.compilations.paused():  # orbax cuts arrays to write them by parts
+                        self.checkpoints.save(self.state, scores)
+                    if why:
+                        self.checkpoints.wait()
+                        raise Stopped(
+                            f'Stopped by {why} after step {step} of {config.steps}, which is '
+                            'saved: the same command goes on from there.'
+                        )
                     if scores is not None and self._out_of_patience():
                         _logger.info(
                             'Stopping early: dev BLEU has not risen in %d evaluations.',
@@ -221,14 +261,25 @@ class _Run:
                     return step
         raise AssertionError('the feed has no end')
 
-    def _batches(self) -> Iterator[tuple[Bucket, dict[str, jax.Array]]]:
+    def _batches(
+        self, programs: dict[Bucket, Program]
+    ) -> Iterator[tuple[Bucket, dict[str, jax.Array]]]:
         """Batches on the devices, one ahead of the step that takes it."""
-        feed = training_batches(self.data.store, self.data.plan, self.start)
-        shapes = {(b.rows, b.source_length, b.target_length): b for b in self.data.plan.buckets}
+        # For each size of batch, which of its rows this process reads.
+        held = {b.rows: local_rows(self.mesh, program.rows) for b, program in programs.items()}
+        rows = {b.rows: program.rows for b, program in programs.items()}
+
+        def held_ids(ids: np.ndarray) -> np.ndarray:
+            filled = np.full(rows[len(ids)], -1)
+            filled[: len(ids)] = ids
+            return filled[held[len(ids)]]
+
+        feed = training_batches(self.data.store, self.data.plan, self.start, held_ids)
+        buckets = {(b.source_length, b.target_length): b for b in programs}
 
         def place(batch: dict[str, np.ndarray]) -> tuple[Bucket, dict[str, jax.Array]]:
-            bucket = shapes[(*batch['source'].shape, batch['target'].shape[1])]
-            return bucket, shard_batch(batch, self.mesh)
+            bucket = buckets[batch['source'].shape[1], batch['target'].shape[1]]
+            return bucket, shard_batch(batch, self.mesh, programs[bucket].rows)
 
         ahead = place(next(feed))
         for batch in feed:
@@ -239,24 +290,54 @@ class _Run:
     def _log(self, step: int, clock: '_Clock', bar: Any) -> None:
         """Writes the means since the last line, and begins a new window."""
         window = jax.device_get(self.state.window)
+        self._check_finite(window)
         seconds = clock.lap()
-        tokens = int(window.tokens)
+        tokens = int(window.sums.tokens)
         record = {
             'step': step,
             'kind': 'train',
-            'loss': float(window.loss) / tokens,
-            'nll': float(window.nll) / tokens,
+            'loss': float(window.sums.loss) / max(tokens, 1),
+            'nll': float(window.sums.nll) / max(tokens, 1),
             'learning_rate': float(self.learning_rate(step - 1)),
             'target_tokens': tokens,
+            'skipped_steps': int(window.skipped),
+            'compilations': self.compilations.lap(),
             'target_tokens_per_second': tokens / seconds,
             'seconds': seconds,
         }
         self.metrics.write(record)
-        zero = jax.device_put(LossSums.zero(), self.state.step.sharding)
-        self.state = self.state.replace(window=zero)
+        self.state = self.state.replace(window=self._new_window())
         bar.set_postfix_str(
             f'loss {record["loss"]:.3f}, {record["target_tokens_per_second"]:,.0f} tokens/s, '
             f'lr {record["learning_rate"]:.2e}'
+        )
+
+    def _new_window(self) -> Window:
+        return jax.device_put(Window.empty(), self.state.step.sharding)
+
+    def _check_finite(self, window: Window) -> None:
+        """Says which steps were not finite; a UserError unless they are to be skipped."""
+        step = int(window.first_skipped)
+        if not step:
+            return
+        epoch, index = self.data.plan.locate(step - 1)
+        bucket, ids = self.data.plan.epoch(epoch)[index]
+        what = (
+            f'the loss or the gradient of step {step} was not finite (learning rate '
+            f'{float(self.learning_rate(step - 1)):.2e}, batch {index} of epoch {epoch}: '
+            f'{bucket.rows} pairs of up to {bucket.source_length} + {bucket.target_length} tokens, '
+            f'the first of them pair {ids[0]})'
+        )
+        if self.config.train.on_nonfinite == 'skip':
+            _logger.warning('Skipped %d steps: %s.', int(window.skipped), what)
+            return
+        steps = self.checkpoints.steps()
+        kept = (
+            f'the checkpoint of step {steps[-1]} is kept' if steps else 'no step was saved before'
+        )
+        raise UserError(
+            f"train.on_nonfinite='stop' ends the run: {what}; {kept}. Set it to 'skip' to go on "
+            'without such steps, or start anew with a lower optimizer.learning_rate_scale.'
         )
 
     def _evaluate(self, step: int) -> dict[str, float]:
@@ -271,6 +352,7 @@ class _Run:
             'perplexity': loss.perplexity,
             'bleu': scores.bleu,
             'chrf': scores.chrf,
+            'compilations': self.compilations.lap(),
         }
         self.metrics.write(record)
         _logger.info(
@@ -282,20 +364,24 @@ class _Run:
         )
         return {'bleu': scores.bleu}
 
+    def _translator(self, params: Any) -> Translator:
+        return Translator(self.config, self.data.vocabulary, params, mesh=self.mesh)
+
+    def _loss_options(self) -> dict[str, Any]:
+        return {
+            'model': self.model,
+            'vocabulary': self.data.vocabulary,
+            'label_smoothing': self.config.optimizer.label_smoothing,
+            'mesh': self.mesh,
+        }
+
     def _score(
         self, params: Any, pairs: list[tuple[str, str]], beam_size: int, progress: bool = False
     ) -> tuple[CorpusLoss, Scores, list[str]]:
-        translator = Translator(self.config, self.data.vocabulary, params)
         sources, references = zip(*pairs, strict=True)
+        translator = self._translator(params)
         outputs = translator(list(sources), beam_size=beam_size, progress=progress)
-        loss = corpus_loss(
-            jax.device_put(params, state_shardings(params, self.mesh)),
-            pairs,
-            model=self.model,
-            vocabulary=self.data.vocabulary,
-            label_smoothing=self.config.optimizer.label_smoothing,
-            mesh=self.mesh,
-        )
+        loss = corpus_loss(params, pairs, **self._loss_options())
         return loss, score(outputs, references), outputs
 
     def _out_of_patience(self) -> bool:
@@ -307,7 +393,9 @@ class _Run:
         return max(bleu[-patience:]) <= max(bleu[:-patience])
 
     def _results(self, step: int) -> dict[str, Any]:
-        params, steps = self.checkpoints.average(self.config.decode.average_checkpoints)
+        params, steps = self.checkpoints.average(
+            self.config.decode.average_checkpoints, like=self.state.params
+        )
         _logger.info('Scoring the test set with the mean of checkpoints %s.', steps)
         loss, scores, outputs = self._score(
             params, self.data.test, self.config.decode.beam_size, progress=True
@@ -354,13 +442,3 @@ def _finish_line(config: Config) -> dict[str, Any]:
         'patience': config.train.patience,
         'decode': dataclasses.asdict(config.decode),
     }
-
-
-def _check_same_run(folder: Workdir, config: Config, saved: Config) -> None:
-    differences = config.differences(saved)
-    if differences:
-        raise UserError(
-            f'workdir={str(folder.path)!r} belongs to a run of another config '
-            f'(now against then: {"; ".join(differences)}): '
-            'choose another --workdir, or restore these fields.'
-        )

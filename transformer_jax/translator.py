@@ -8,12 +8,13 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.data.batching import round_length
@@ -22,6 +23,15 @@ from transformer_jax.decoding import Hypotheses, beam_search, greedy_search, len
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.progress import progress_bar
+from transformer_jax.sharding import (
+    MeshLayout,
+    data_mesh,
+    padded_rows,
+    replicated,
+    row_shards,
+    shard_whole_batch,
+    state_shardings,
+)
 from transformer_jax.workdir import Workdir
 
 # Rows of a compiled program: a sentence alone, a few, many. Fewer shapes compile less often.
@@ -80,19 +90,34 @@ class Translator:
       config: of the run that trained it.
       vocabulary: of both languages.
       model: the Transformer.
-      params: its parameters, on the first local device.
+      mesh: the devices that share out the sentences.
+      params: its parameters, on these devices.
       steps: of the checkpoints its parameters are the mean of; empty if it was given parameters.
     """
 
     def __init__(
-        self, config: Config, vocabulary: Vocabulary, params: Any, steps: Sequence[int] = ()
+        self,
+        config: Config,
+        vocabulary: Vocabulary,
+        params: Any,
+        steps: Sequence[int] = (),
+        mesh: Mesh | None = None,
     ):
-        """Wraps parameters, nested dicts of arrays, that are at hand."""
+        """Wraps parameters, nested dicts of arrays, that are at hand.
+
+        Args:
+          config: of the run that trained it.
+          vocabulary: of both languages.
+          params: its parameters.
+          steps: of the checkpoints they are the mean of.
+          mesh: the devices to use; None takes all of this process.
+        """
         self.config = config
         self.vocabulary = vocabulary
         self.steps = list(steps)
-        self.model = Transformer(config.model, vocabulary.size)
-        self.params = jax.device_put(params, jax.local_devices()[0])
+        self.mesh = data_mesh() if mesh is None else mesh
+        self.model = Transformer(config.model, vocabulary.size, MeshLayout(self.mesh))
+        self.params = jax.device_put(params, state_shardings(params, self.mesh))
 
     @classmethod
     def load(cls, workdir: str | os.PathLike[str], *, checkpoints: int | None = None):
@@ -189,18 +214,10 @@ class Translator:
                 )
                 ids = np.append(ids[: limit - 1], self.vocabulary.eos_id)
             lines[k] = ids
-        # Longest first: what is too large for the machine fails at once, not at the end.
-        order = sorted(lines, key=lambda k: (-len(lines[k]), k))
-        bar = progress_bar('Translating', total=len(order), unit=' lines') if progress else None
-        while order:
-            longest = round_length(len(lines[order[0]]))
-            alike = [k for k in order[: _ROWS[-1]] if round_length(len(lines[k])) == longest]
-            width = n_best if sampling else decode.beam_size
-            most = max(1, _POSITIONS // (longest * width))
-            rows = max(r for r in _ROWS if r <= most)
-            rows = min((r for r in _ROWS if r >= min(len(alike), rows)), default=rows)
-            batch, order = alike[:rows], order[min(rows, len(alike)) :]
-            source_BS = np.zeros((rows, longest), np.int32)
+        width = n_best if sampling else decode.beam_size
+        bar = progress_bar('Translating', total=len(lines), unit=' lines') if progress else None
+        for rows, length, batch in self._batches({k: len(ids) for k, ids in lines.items()}, width):
+            source_BS = np.zeros((rows, length), np.int32)
             for row, k in enumerate(batch):
                 source_BS[row, : len(lines[k])] = lines[k]
             numbers_B = np.zeros(rows, np.int32)
@@ -217,6 +234,30 @@ class Translator:
         if bar is not None:
             bar.close()
         return results
+
+    def prepare(self, texts: Sequence[str], *, beam_size: int | None = None) -> None:
+        """Compiles all that translating `texts` takes, by translating nothing in its shapes."""
+        decode = self._decode_config(1, beam_size, None, None)
+        ids = self.vocabulary.encode([text for text in texts if text.strip()])
+        limit = self._source_limit()
+        lengths = {k: min(len(x), limit or len(x)) for k, x in enumerate(ids)}
+        batches = self._batches(lengths, decode.beam_size)
+        for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
+            empty_BS, numbers_B = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
+            self._decode(empty_BS, numbers_B, decode, 1, None)
+
+    def _batches(self, lengths: dict[int, int], width: int) -> Iterator[tuple[int, int, list[int]]]:
+        """Rows, length and keys of each batch; longest first: what cannot fit fails at once."""
+        order = sorted(lengths, key=lambda k: (-lengths[k], k))
+        while order:
+            longest = round_length(lengths[order[0]])
+            alike = [k for k in order[: _ROWS[-1]] if round_length(lengths[k]) == longest]
+            most = max(1, _POSITIONS // (longest * width))
+            rows = max(r for r in _ROWS if r <= most)
+            rows = min((r for r in _ROWS if r >= min(len(alike), rows)), default=rows)
+            rows = padded_rows(rows, row_shards(self.mesh))
+            yield rows, longest, alike[:rows]
+            order = order[min(rows, len(alike)) :]
 
     def _decode_config(
         self,
@@ -253,15 +294,16 @@ class Translator:
         n_best: int,
         sampling: Sampling | None,
     ) -> Hypotheses:
+        batch = shard_whole_batch({'source': source_BS, 'numbers': numbers_B}, self.mesh)
         found = _search(
             self.params,
-            source_BS,
-            numbers_B,
+            **batch,
             model=self.model,
             eos_id=self.vocabulary.eos_id,
             decode=decode,
             n_best=n_best,
             sampling=sampling,
+            mesh=self.mesh,
         )
         return jax.device_get(found)
 
@@ -272,7 +314,9 @@ class Translator:
         )
 
 
-@functools.partial(jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling'))
+@functools.partial(
+    jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling', 'mesh')
+)
 def _search(
     params: Any,
     source: jax.Array,
@@ -283,6 +327,7 @@ def _search(
     decode: DecodeConfig,
     n_best: int,
     sampling: Sampling | None,
+    mesh: Mesh,
 ) -> Hypotheses:
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
     hypotheses = n_best if sampling is not None else decode.beam_size
@@ -295,6 +340,10 @@ def _search(
     cache, memory = model.apply(
         {'params': params}, source, hypotheses, longest, method='start_decoding'
     )
+
+    def everywhere(found: Hypotheses) -> Hypotheses:
+        """For every process to read."""
+        return jax.lax.with_sharding_constraint(found, replicated(mesh))
 
     def step_fn(tokens, position, cache):
         return model.apply(
@@ -325,12 +374,12 @@ def _search(
         def sort(x: jax.Array) -> jax.Array:
             return jnp.take_along_axis(x, order_BK.reshape(order_BK.shape + (1,) * (x.ndim - 2)), 1)
 
-        return jax.tree.map(sort, found)
+        return everywhere(jax.tree.map(sort, found))
     if decode.beam_size == 1:
         found = greedy_search(step_fn, cache, limits_B, length=longest, eos_id=eos_id)
         penalty_BK = length_penalty(found.lengths, decode.length_penalty)
-        return found._replace(scores=found.log_probs / penalty_BK)
-    return beam_search(
+        return everywhere(found._replace(scores=found.log_probs / penalty_BK))
+    found = beam_search(
         step_fn,
         cache,
         limits_B,
@@ -340,3 +389,4 @@ def _search(
         alpha=decode.length_penalty,
         n_best=n_best,
     )
+    return everywhere(found)

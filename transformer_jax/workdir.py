@@ -6,15 +6,36 @@ checkpoints/        orbax
 metrics.jsonl       one JSON object a line
 tensorboard/        the same for TensorBoard
 results.json        what the finished run reached
+lock                held by the process that trains here
 """
 
+import contextlib
+import errno
+import fcntl
 import json
 import os
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
+
+_CANNOT_WRITE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ESTALE,
+)
+
+
+def _errno(error: Exception) -> int | None:
+    return getattr(error, 'errno', None)
 
 
 class Workdir:
@@ -62,6 +83,47 @@ class Workdir:
                 f'workdir={str(self.path)!r} is not writable: '
                 'choose another --workdir or change its permissions.'
             )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """A context in which no other process trains here; it ends with the process, too.
+
+        Raises:
+          UserError: if another one does.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / 'lock').open('a+', encoding='utf-8') as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                raise UserError(
+                    f'workdir={str(self.path)!r} is in use by another run ({file.read().strip()}): '
+                    'wait for it, stop it, or choose another --workdir.'
+                ) from error
+            file.truncate(0)
+            file.write(f'process {os.getpid()} on {socket.gethostname()}\n')
+            file.flush()
+            yield
+
+    @contextlib.contextmanager
+    def failures_to_write(self) -> Iterator[None]:
+        """A context in which a full disk or one turned read-only becomes a UserError."""
+        try:
+            yield
+        except UserError:
+            raise
+        except (OSError, ValueError) as error:
+            # Libraries below put the system's error into words of their own.
+            reasons = {code: os.strerror(code) for code in _CANNOT_WRITE}
+            found = [r for code, r in reasons.items() if r in str(error) or _errno(error) == code]
+            if not found:
+                raise
+            raise UserError(
+                f'workdir={str(self.path)!r} cannot be written any more ({found[0]}): make room or '
+                'restore access, then run the same command again; it goes on from the last '
+                'checkpoint, and all that were whole still are.'
+            ) from error
 
     def read_config(self) -> tuple[Config, str] | None:
         """The config and the fingerprint of the data; None where no run has begun.

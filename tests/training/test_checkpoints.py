@@ -9,7 +9,7 @@ import pytest
 from transformer_jax.sharding import make_mesh, state_shardings
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.training.loss import LossSums
-from transformer_jax.training.state import TrainState
+from transformer_jax.training.state import TrainState, Window
 
 
 def state(step, devices=None):
@@ -21,9 +21,11 @@ def state(step, devices=None):
             'b': jax.random.normal(jax.random.key(step), (64, 64)),
         },
         opt_state=({'mu': jnp.full((64, 8), step / 3)}, jnp.int32(step)),
-        window=LossSums(jnp.float32(step), jnp.float32(0.5), jnp.int32(9)),
+        window=Window(
+            LossSums(jnp.float32(step), jnp.float32(0.5), jnp.int32(9)), jnp.int32(1), jnp.int32(3)
+        ),
     )
-    mesh = make_mesh(devices or jax.devices()[:1])
+    mesh = make_mesh(devices=devices or jax.devices()[:1])
     return jax.device_put(value, state_shardings(value, mesh))
 
 

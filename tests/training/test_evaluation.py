@@ -24,7 +24,7 @@ def setting():
 
 
 def measure(setting, pairs):
-    mesh = make_mesh(jax.devices()[:1])
+    mesh = make_mesh(devices=jax.devices()[:1])
     return corpus_loss(
         setting['params'],
         pairs,

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import jax
@@ -7,7 +8,6 @@ import pytest
 
 from transformer_jax.config import ModelConfig, OptimizerConfig
 from transformer_jax.model import Transformer
-from transformer_jax.sharding import make_mesh, shard_batch, state_shardings
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
 from transformer_jax.training.step import eval_step, shift_right, train_step
@@ -60,9 +60,9 @@ def test_targets_shift_right():
 def test_a_batch_seen_again_and_again_is_learned(state):
     losses = []
     for _ in range(30):
-        before = float(state.window.nll)
+        before = float(state.window.sums.nll)
         state = step()(state, BATCH)
-        losses.append(float(state.window.nll) - before)
+        losses.append(float(state.window.sums.nll) - before)
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -81,27 +81,57 @@ def test_padding_changes_no_update(state):
     bare, with_padding = step()(state, BATCH), step()(state, padded)
     # Adam's first moment is a tenth of the gradient.
     assert close(bare.opt_state[0].mu, with_padding.opt_state[0].mu, 1e-6)
-    assert float(bare.window.loss) == pytest.approx(float(with_padding.window.loss), rel=1e-5)
+    assert float(bare.window.sums.loss) == pytest.approx(
+        float(with_padding.window.sums.loss), rel=1e-5
+    )
 
 
 def test_the_window_sums_loss_and_tokens(state):
     once = step()(state, BATCH)
-    assert int(once.window.tokens) == 6
-    assert int(step()(once, BATCH).window.tokens) == 12
+    assert int(once.window.sums.tokens) == 6
+    assert int(step()(once, BATCH).window.sums.tokens) == 12
     assert int(once.step) == 1
 
 
 def test_eval_has_no_dropout_and_the_loss_of_training(state):
     sums = eval_step(state.params, BATCH, model=model(0.9), label_smoothing=0.1)
-    assert float(sums.loss) == pytest.approx(float(step()(state, BATCH).window.loss), rel=1e-5)
+    assert float(sums.loss) == pytest.approx(float(step()(state, BATCH).window.sums.loss), rel=1e-5)
 
 
-def test_eight_devices_do_what_one_does(state):
-    def run(devices):
-        mesh = make_mesh(devices)
-        placed = jax.device_put(state, state_shardings(state, mesh))
-        for _ in range(3):
-            placed = step()(placed, shard_batch(jax.tree.map(np.asarray, BATCH), mesh))
-        return placed.opt_state[0].mu, placed.window
+def accumulating(parts, state, batch):
+    options = {'model': model(), 'optimizer': OPTIMIZER, 'label_smoothing': 0.1, 'seed': 0}
+    return jax.jit(functools.partial(train_step, accumulate_steps=parts, **options))(state, batch)
 
-    assert close(run(jax.devices()[:1]), run(jax.devices()), 1e-5)
+
+def test_accumulated_parts_make_the_step_of_the_whole_batch(state):
+    # Parts of unlike token counts: a mean of means would differ.
+    batch = jax.tree.map(lambda x: jnp.concatenate([x, x[:1], x[:1]]), BATCH)
+    whole, parts = (accumulating(n, state, batch) for n in (1, 2))
+    assert close(whole.opt_state[0].mu, parts.opt_state[0].mu, 1e-6)
+    assert close(whole.params, parts.params, 1e-5)
+    assert int(parts.window.sums.tokens) == int(whole.window.sums.tokens)
+
+
+def test_rematerialisation_changes_nothing_but_memory(state):
+    remat = dataclasses.replace(model(0.3).config, remat=True)
+    step_options = {'optimizer': OPTIMIZER, 'label_smoothing': 0.1, 'seed': 0}
+    other = functools.partial(train_step, model=Transformer(remat, 12), **step_options)
+    assert close(step(0.3)(state, BATCH), jax.jit(other)(state, BATCH), 1e-5)
+    assert 'remat' in str(jax.make_jaxpr(other)(state, BATCH))
+
+
+def test_a_step_that_is_not_finite_is_left_out_and_noted(state):
+    broken = state.replace(
+        params=jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.inf), state.params)
+    )
+    after = step()(step()(broken, BATCH), BATCH)
+    assert equal(after.params, broken.params)
+    assert equal(after.opt_state, broken.opt_state)
+    assert int(after.step) == 2
+    assert (int(after.window.skipped), int(after.window.first_skipped)) == (2, 1)
+    assert float(after.window.sums.loss) == 0.0
+
+
+def test_finite_steps_are_all_taken(state):
+    window = step()(state, BATCH).window
+    assert (int(window.skipped), int(window.first_skipped)) == (0, 0)

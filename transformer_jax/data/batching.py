@@ -192,6 +192,7 @@ class BatchPlan:
       buckets: the shapes, the smallest first.
       batches_per_epoch: the same in every epoch.
       dropped: pairs that no bucket holds.
+      target_tokens: of an epoch.
       padding: share of an epoch's positions, source and target, that hold no token.
     """
 
@@ -220,8 +221,9 @@ class BatchPlan:
         self.batches_per_epoch = len(first)
         positions = sum(b.rows * (b.source_length + b.target_length) for b, _ in first)
         ids = np.concatenate([batch.ids[batch.ids >= 0] for batch in first])
-        tokens = source_lengths[ids].sum() + target_lengths[ids].sum()
-        self.padding = 1.0 - float(tokens) / positions
+        self.target_tokens = int(target_lengths[ids].sum())
+        tokens = int(source_lengths[ids].sum()) + self.target_tokens
+        self.padding = 1.0 - tokens / positions
 
     def epoch(self, epoch: int) -> list[Batch]:
         """The batches of one epoch, in order."""

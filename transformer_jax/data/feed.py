@@ -5,7 +5,7 @@ Whole batches go through tf.data, as graph operations only: a batch costs one ga
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,24 +18,34 @@ _PREFETCH = 8  # batches
 _logger = logging.getLogger('transformer_jax')
 
 
-def training_batches(store: TokenStore, plan: BatchPlan, start_step: int) -> Iterator[Arrays]:
+def training_batches(
+    store: TokenStore,
+    plan: BatchPlan,
+    start_step: int,
+    held: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> Iterator[Arrays]:
     """The batches of the steps from `start_step` (counted from 0) on, without end.
 
     Args:
       store: the tokenised pairs.
       plan: which pairs make up which batch.
       start_step: the first step to deliver.
+      held: from the pair numbers of a batch to those this process wants, -1 for an empty row.
 
     Yields:
       'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where there is nothing.
     """
     epoch, first = plan.locate(start_step)
     read = _reader(store)
+
+    def planned(epoch: int) -> list[Batch]:
+        return [batch._replace(ids=held(batch.ids)) for batch in plan.epoch(epoch)]
+
     with ThreadPoolExecutor(1) as planner:
-        batches = plan.epoch(epoch)[first:]
+        batches = planned(epoch)[first:]
         while True:
             epoch += 1
-            following = planner.submit(plan.epoch, epoch)  # planned while this epoch is trained on
+            following = planner.submit(planned, epoch)  # while this epoch is trained on
             yield from read(batches)
             batches = following.result()
 

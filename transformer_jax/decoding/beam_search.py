@@ -143,14 +143,20 @@ def beam_search(
         was_finished_BK = choose(beam.finished_BK, jnp.zeros_like(beam.finished_BK))
         ended_BK = (token_BK == eos_id) & (log_probs_BK > -jnp.inf)
         tokens_BKT = jnp.take_along_axis(beam.tokens_BKT, origin_BK[..., None], axis=1)
-        rows = (jnp.arange(batch)[:, None] * beam_size + origin_BK).reshape(-1)
+
+        def reorder(x: jax.Array) -> jax.Array:
+            # Each sentence's hypotheses among themselves: devices that share out the sentences have
+            # all they need.
+            x_BK = x.reshape(batch, beam_size, *x.shape[1:])
+            return jax.vmap(lambda x_K, origin_K: x_K[origin_K])(x_BK, origin_BK).reshape(x.shape)
+
         beam = _Beam(
             position=i + 1,
             tokens_BKT=tokens_BKT.at[:, :, i].set(token_BK),
             lengths_BK=choose(beam.lengths_BK, jnp.full_like(beam.lengths_BK, i + 1)),
             log_probs_BK=log_probs_BK,
             finished_BK=was_finished_BK | ended_BK,
-            cache=jax.tree.map(lambda x: x[rows], cache),
+            cache=jax.tree.map(reorder, cache),
         )
         # Log-probabilities only fall and the penalty divides by at most that of the limit.
         best_live_B = jnp.max(jnp.where(live(beam), beam.log_probs_BK, -jnp.inf), axis=1)

@@ -13,6 +13,7 @@ from transformer_jax.model.attention import (
     padding_mask,
 )
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
 from transformer_jax.model.transformer import Decoder, Encoder, Transformer
 
@@ -23,6 +24,7 @@ __all__ = [
     'EncoderLayer',
     'FeedForward',
     'KVCache',
+    'Layout',
     'ModelConfig',
     'MultiHeadAttention',
     'Transformer',

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from transformer_jax.model.layout import Layout
+
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
 projection_init = nn.initializers.variance_scaling(
     1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(1, 2)
@@ -91,6 +93,7 @@ class MultiHeadAttention(nn.Module):
       key_size: H of queries and keys, d_k in the paper; None means D / N.
       value_size: H of values, d_v in the paper; None means D / N.
       dtype: of the matrix products; parameters and softmax are float32.
+      layout: where weights and heads lie on the devices.
 
     The attention weights [B, N, T, S] are sown as 'attention_weights' in the collection
     'intermediates', for those who make it mutable.
@@ -100,6 +103,7 @@ class MultiHeadAttention(nn.Module):
     key_size: int | None = None
     value_size: int | None = None
     dtype: jnp.dtype = jnp.float32
+    layout: Layout = Layout()
 
     @nn.compact
     def __call__(
@@ -146,9 +150,9 @@ class MultiHeadAttention(nn.Module):
         def project(name: str, x_BTD: jax.Array, size: int) -> jax.Array:
             shape = (model_size, self.num_heads, size)
             kernel_DNH = self.param(name, projection_init, shape, jnp.float32)
-            return jnp.einsum(
-                'BTD,DNH->BTNH', x_BTD.astype(self.dtype), kernel_DNH.astype(self.dtype)
-            )
+            kernel_DNH = self.layout(kernel_DNH.astype(self.dtype), 'DNH')
+            x_BTNH = jnp.einsum('BTD,DNH->BTNH', x_BTD.astype(self.dtype), kernel_DNH)
+            return self.layout(x_BTNH, 'BTNH')
 
         query_BTNH = project('query', x, key_size)
         if isinstance(memory, KVCache):
@@ -167,4 +171,5 @@ class MultiHeadAttention(nn.Module):
         self.sow('intermediates', 'attention_weights', weights_BNTS)
         shape = (self.num_heads, value_size, model_size)
         kernel_NHD = self.param('output', output_init, shape, jnp.float32)
-        return jnp.einsum('BTNH,NHD->BTD', output_BTNH, kernel_NHD.astype(self.dtype)), seen
+        kernel_NHD = self.layout(kernel_NHD.astype(self.dtype), 'NHD')
+        return self.layout(jnp.einsum('BTNH,NHD->BTD', output_BTNH, kernel_NHD), 'BTD'), seen

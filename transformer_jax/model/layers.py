@@ -1,5 +1,6 @@
 """Feed-forward, residual connection with its norm, and the two kinds of layer (section 3.1)."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -8,6 +9,7 @@ from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
+from transformer_jax.model.layout import Layout
 
 
 def compute_dtype(config: ModelConfig) -> jnp.dtype:
@@ -22,10 +24,15 @@ def layer_norm(name: str | None = None) -> nn.LayerNorm:
     return nn.LayerNorm(epsilon=1e-6, dtype=jnp.float32, name=name)
 
 
-def attention(config: ModelConfig, name: str) -> MultiHeadAttention:
+def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttention:
     """Multi-head attention of the config's sizes."""
     return MultiHeadAttention(
-        config.num_heads, config.key_size, config.value_size, compute_dtype(config), name=name
+        config.num_heads,
+        config.key_size,
+        config.value_size,
+        compute_dtype(config),
+        layout,
+        name=name,
     )
 
 
@@ -35,19 +42,21 @@ class FeedForward(nn.Module):
     Attributes:
       d_ff: F, the inner width.
       dtype: of the matrix products.
+      layout: where weights and the inner activations lie on the devices.
     """
 
     d_ff: int
     dtype: jnp.dtype = jnp.float32
+    layout: Layout = Layout()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """[B, T, D] to [B, T, D], each position by itself."""
-        init = nn.initializers.xavier_uniform()
-        hidden_BTF = nn.Dense(self.d_ff, dtype=self.dtype, kernel_init=init, name='inner')(x)
-        return nn.Dense(x.shape[-1], dtype=self.dtype, kernel_init=init, name='outer')(
-            nn.relu(hidden_BTF)
+        dense = functools.partial(
+            nn.Dense, dtype=self.dtype, kernel_init=nn.initializers.xavier_uniform()
         )
+        hidden_BTF = self.layout(nn.relu(dense(self.d_ff, name='inner')(x)), 'BTF')
+        return self.layout(dense(x.shape[-1], name='outer')(hidden_BTF), 'BTD')
 
 
 class Residual(nn.Module):
@@ -79,9 +88,11 @@ class EncoderLayer(nn.Module):
 
     Attributes:
       config: sizes, dropout and norm.
+      layout: where its arrays lie on the devices.
     """
 
     config: ModelConfig
+    layout: Layout = Layout()
 
     @nn.compact
     def __call__(
@@ -98,8 +109,10 @@ class EncoderLayer(nn.Module):
           [B, S, D].
         """
         config = self.config
-        self_attention = attention(config, 'self_attention')
-        feed_forward = FeedForward(config.d_ff, compute_dtype(config), name='feed_forward')
+        self_attention = attention(config, self.layout, 'self_attention')
+        feed_forward = FeedForward(
+            config.d_ff, compute_dtype(config), self.layout, name='feed_forward'
+        )
         rate, norm = config.dropout_rate, config.norm
         x = Residual(rate, norm, name='self_attention_residual')(
             x, lambda y: self_attention(y, mask=mask)[0], deterministic=deterministic
@@ -114,9 +127,11 @@ class DecoderLayer(nn.Module):
 
     Attributes:
       config: sizes, dropout and norm.
+      layout: where its arrays lie on the devices.
     """
 
     config: ModelConfig
+    layout: Layout = Layout()
 
     @nn.compact
     def __call__(
@@ -145,9 +160,11 @@ class DecoderLayer(nn.Module):
           The output, shaped as `x`, and the keys and values of self-attention and of the memory.
         """
         config = self.config
-        self_attention = attention(config, 'self_attention')
-        cross_attention = attention(config, 'cross_attention')
-        feed_forward = FeedForward(config.d_ff, compute_dtype(config), name='feed_forward')
+        self_attention = attention(config, self.layout, 'self_attention')
+        cross_attention = attention(config, self.layout, 'cross_attention')
+        feed_forward = FeedForward(
+            config.d_ff, compute_dtype(config), self.layout, name='feed_forward'
+        )
         rate, norm = config.dropout_rate, config.norm
         seen = {}
 

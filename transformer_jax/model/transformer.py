@@ -7,6 +7,7 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, causal_mask, padding_mask
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
+from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
 
 # One KVCache per decoder layer.
@@ -55,9 +56,11 @@ class Encoder(nn.Module):
 
     Attributes:
       config: the sizes.
+      layout: where its arrays lie on the devices.
     """
 
     config: ModelConfig
+    layout: Layout = Layout()
 
     @nn.compact
     def __call__(
@@ -67,10 +70,13 @@ class Encoder(nn.Module):
         x = Positions(self.config, name='positions')(
             x, jnp.arange(x.shape[1]), deterministic=deterministic
         )
-        for layer in range(self.config.num_layers):
-            x = EncoderLayer(self.config, name=f'layer_{layer}')(
-                x, mask, deterministic=deterministic
-            )
+
+        def run(layer: EncoderLayer, x: jax.Array) -> jax.Array:
+            return layer(x, mask, deterministic=deterministic)
+
+        for index in range(self.config.num_layers):
+            layer = EncoderLayer(self.config, self.layout, name=f'layer_{index}')
+            x = (nn.remat(run) if self.config.remat else run)(layer, x)
         # With norms inside the residual branches nothing has normalised the sum at the end.
         return layer_norm('norm')(x) if self.config.norm == 'pre' else x
 
@@ -80,9 +86,11 @@ class Decoder(nn.Module):
 
     Attributes:
       config: the sizes.
+      layout: where its arrays lie on the devices.
     """
 
     config: ModelConfig
+    layout: Layout = Layout()
 
     @nn.compact
     def __call__(
@@ -115,16 +123,26 @@ class Decoder(nn.Module):
         else:
             positions, self_mask = position[None], None
         x = Positions(self.config, name='positions')(x, positions, deterministic=deterministic)
-        self_caches, memory_caches = [], []
-        for layer in range(self.config.num_layers):
-            x, self_cache, memory_cache = DecoderLayer(self.config, name=f'layer_{layer}')(
+
+        def run(layer: DecoderLayer, x, memory, cache):
+            return layer(
                 x,
-                memory[layer] if isinstance(memory, tuple) else memory,
+                memory,
                 self_mask,
                 memory_mask,
                 deterministic=deterministic,
-                cache=None if cache is None else cache[layer],
+                cache=cache,
                 position=position,
+            )
+
+        self_caches, memory_caches = [], []
+        for index in range(self.config.num_layers):
+            layer = DecoderLayer(self.config, self.layout, name=f'layer_{index}')
+            x, self_cache, memory_cache = (nn.remat(run) if self.config.remat else run)(
+                layer,
+                x,
+                memory[index] if isinstance(memory, tuple) else memory,
+                None if cache is None else cache[index],
             )
             self_caches.append(self_cache)
             memory_caches.append(memory_cache)
@@ -141,21 +159,24 @@ class Transformer(nn.Module):
     Attributes:
       config: the sizes; the default is the paper's base model.
       vocab_size: V, of the vocabulary that both languages share.
+      layout: where its arrays lie on the devices.
     """
 
     config: ModelConfig
     vocab_size: int
+    layout: Layout = Layout()
 
     def setup(self):
         # Times sqrt(D) on the way in this gives unit variance, and as it is sane logits going out.
-        self.embedding = self.param(
-            'embedding',
-            nn.initializers.normal(self.config.d_model**-0.5),
-            (self.vocab_size, self.config.d_model),
-            jnp.float32,
-        )
-        self.encoder = Encoder(self.config)
-        self.decoder = Decoder(self.config)
+        shape = (self.vocab_size, self.config.d_model)
+        init = nn.initializers.normal(self.config.d_model**-0.5)
+        embedding_VD = self.param('embedding', init, shape, jnp.float32)
+        # A copy for each group of rows, which is one on each device. It is used three times: so the
+        # three gradients are added on the device, and their sum alone travels, not each of them.
+        copies_GVD = jnp.broadcast_to(embedding_VD[None], (self.layout.row_groups, *shape))
+        self.embedding_GVD = self.layout(copies_GVD, 'GVD')
+        self.encoder = Encoder(self.config, self.layout)
+        self.decoder = Decoder(self.config, self.layout)
 
     def __call__(
         self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
@@ -244,13 +265,23 @@ class Transformer(nn.Module):
         return self._logits(x_BTD)[:, 0], cache
 
     def _embed(self, tokens_BT: jax.Array) -> jax.Array:
-        return self.embedding[tokens_BT] * self.config.d_model**0.5
+        x_GRTD = jax.vmap(lambda embedding_VD, tokens_RT: embedding_VD[tokens_RT])(
+            self.embedding_GVD, self._in_groups(tokens_BT)
+        )
+        x_BTD = x_GRTD.reshape(*tokens_BT.shape, -1)
+        return self.layout(x_BTD, 'BTD') * self.config.d_model**0.5
 
     def _logits(self, x_BTD: jax.Array) -> jax.Array:
         dtype = compute_dtype(self.config)
-        return jnp.einsum(
-            'BTD,VD->BTV',
-            x_BTD.astype(dtype),
-            self.embedding.astype(dtype),
+        logits_GRTV = jnp.einsum(
+            'GRTD,GVD->GRTV',
+            self._in_groups(x_BTD.astype(dtype)),
+            self.embedding_GVD.astype(dtype),
             preferred_element_type=jnp.float32,
         )
+        return self.layout(logits_GRTV.reshape(*x_BTD.shape[:2], -1), 'BTV')
+
+    def _in_groups(self, x_B: jax.Array) -> jax.Array:
+        """[B, ...] to [G, R, ...], R rows for each group."""
+        x_GR = x_B.reshape(self.layout.row_groups, -1, *x_B.shape[1:])
+        return self.layout(x_GR, 'GR' + '-' * (x_B.ndim - 1))

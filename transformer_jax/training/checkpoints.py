@@ -1,16 +1,18 @@
 """Checkpoints through orbax: written asynchronously, never half, the latest n and the best kept."""
 
 import logging
+import math
 import shutil
-import zlib
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy as policies
 
+from transformer_jax import processes
 from transformer_jax.errors import first_line
 from transformer_jax.training.state import TrainState
 
@@ -68,17 +70,11 @@ class Checkpoints:
           state: what to save.
           metrics: dev scores of this step, where it was evaluated; 'bleu' decides which is best.
         """
-        rest = {'step': state.step, 'opt_state': state.opt_state, 'window': state.window}
+        items = _items(state)
+        saved = {name: ocp.args.PyTreeSave(tree) for name, tree in items.items()}
+        sums = ocp.args.JsonSave({name: checksums(tree) for name, tree in items.items()})
         self._manager.save(
-            int(state.step),
-            args=ocp.args.Composite(
-                params=ocp.args.PyTreeSave(state.params),
-                rest=ocp.args.PyTreeSave(rest),
-                checksums=ocp.args.JsonSave(
-                    {'params': _checksum(state.params), 'rest': _checksum(rest)}
-                ),
-            ),
-            metrics=metrics,
+            int(state.step), args=ocp.args.Composite(checksums=sums, **saved), metrics=metrics
         )
 
     def restore_latest(self, like: TrainState) -> TrainState | None:
@@ -86,12 +82,10 @@ class Checkpoints:
 
         A damaged checkpoint is moved aside, named in a warning, and the one before it is tried.
         """
-        rest = {'step': like.step, 'opt_state': like.opt_state, 'window': like.window}
+        wanted = {name: _restore_like(tree) for name, tree in _items(like).items()}
         for step in reversed(self.steps()):
             try:
-                restored = self._restore(
-                    step, params=_restore_like(like.params), rest=_restore_like(rest)
-                )
+                restored = self._restore(step, **wanted)
             except Exception as error:  # orbax and tensorstore raise many kinds
                 aside = self.directory.with_name(f'{self.directory.name}.damaged')
                 _logger.warning(
@@ -101,19 +95,25 @@ class Checkpoints:
                     first_line(error),
                     aside / str(step),
                 )
-                aside.mkdir(exist_ok=True)
-                shutil.rmtree(aside / str(step), ignore_errors=True)
-                shutil.move(self.directory / str(step), aside / str(step))
+                if processes.is_first():
+                    aside.mkdir(exist_ok=True)
+                    shutil.rmtree(aside / str(step), ignore_errors=True)
+                    shutil.move(self.directory / str(step), aside / str(step))
+                processes.wait_for_all(f'damaged checkpoint of step {step}')
                 self._manager.reload()
                 continue
             return TrainState(params=restored['params'], **restored['rest'])
         return None
 
-    def average(self, count: int) -> tuple[Any, list[int]]:
+    def average(self, count: int, like: Any = None) -> tuple[Any, list[int]]:
         """The mean of the parameters of the latest `count` readable checkpoints.
 
+        Args:
+          count: how many.
+          like: parameters to lay the result out as; None gives NumPy arrays.
+
         Returns:
-          Parameters as NumPy arrays, and the steps they come from, ascending.
+          Parameters, and the steps they come from, ascending.
 
         Raises:
           FileNotFoundError: if no checkpoint can be read.
@@ -123,7 +123,11 @@ class Checkpoints:
             if len(used) == count:
                 break
             try:
-                params = self.restore_arrays(step, 'params')['params']
+                params = (
+                    self.restore_arrays(step, 'params')
+                    if like is None
+                    else self._restore(step, params=_restore_like(like))
+                )['params']
             except Exception as error:  # orbax and tensorstore raise many kinds
                 _logger.warning(
                     'The checkpoint of step %d is damaged (%s) and left out.',
@@ -131,7 +135,7 @@ class Checkpoints:
                     first_line(error),
                 )
                 continue
-            total = params if total is None else jax.tree.map(np.add, total, params)
+            total = params if total is None else jax.tree.map(lambda a, b: a + b, total, params)
             used.append(step)
         if not used:
             raise FileNotFoundError(f'no readable checkpoint in {self.directory}')
@@ -163,14 +167,49 @@ class Checkpoints:
         args = ocp.args.Composite(checksums=ocp.args.JsonRestore(), **wanted)
         restored = self._manager.restore(step, args=args)
         for item in wanted:
-            if _checksum(restored[item]) != restored['checksums'][item]:
-                raise ValueError(f'its {item} do not match their checksum')
+            for name, found in checksums(restored[item]).items():
+                if found != restored['checksums'][item][name]:
+                    raise ValueError(f'its {item}/{name} does not match its checksum')
         return {item: restored[item] for item in wanted}
 
 
-def _checksum(tree: Any) -> int:
-    # A sum, since a tree read without its like has other containers and so another order.
-    return sum(zlib.crc32(np.ascontiguousarray(leaf)) for leaf in jax.tree.leaves(tree))
+def _items(state: TrainState) -> dict[str, Any]:
+    return {
+        'params': state.params,
+        'rest': {'step': state.step, 'opt_state': state.opt_state, 'window': state.window},
+    }
+
+
+def checksums(tree: Any) -> dict[str, int]:
+    """A checksum of each array's bits by its path: the same on any mesh, and for NumPy arrays.
+
+    It is linear, so that devices each sum what they hold; a change of one word never goes unseen.
+    """
+    paths, leaves = zip(*jax.tree_util.tree_leaves_with_path(tree), strict=True)
+    if all(isinstance(leaf, np.ndarray) for leaf in leaves):
+        sums = [_checksum(leaf, np) for leaf in leaves]
+    else:
+        sums = jax.device_get(_checksums_on_devices(leaves))
+    names = [jax.tree_util.keystr(path, simple=True, separator='/') for path in paths]
+    return dict(zip(names, map(int, sums), strict=True))
+
+
+def _checksum(x: Any, np_or_jnp: Any) -> Any:
+    """The sum of all 32-bit words, each times an odd number made of its index, modulo 2^32."""
+    words = x.view(np.uint32).reshape(x.shape)
+    index = np_or_jnp.zeros(x.shape, np.uint32)
+    for axis, size in enumerate(x.shape):
+        along = np_or_jnp.arange(size, dtype=np.uint32) * np.uint32(
+            math.prod(x.shape[axis + 1 :]) % 2**32
+        )
+        index = index + along.reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+    weights = (index * np.uint32(0x9E3779B1)) | np.uint32(1)
+    return (words * weights).sum(dtype=np.uint32)
+
+
+@jax.jit  # one program for all: many small ones at a time can lock up the threads of CPU devices
+def _checksums_on_devices(leaves: tuple[jax.Array, ...]) -> list[jax.Array]:
+    return [_checksum(leaf, jnp) for leaf in leaves]
 
 
 def _restore_like(tree: Any) -> ocp.args.PyTreeRestore:

@@ -1,8 +1,7 @@
 """Loss of a set of sentence pairs; nothing is left out, however long."""
 
-import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.model import Transformer
-from transformer_jax.sharding import shard_batch
+from transformer_jax.sharding import shard_whole_batch
 from transformer_jax.training.step import eval_step
 
 # Positions of one batch; a bound on memory, since all logits of a batch are there at once.
@@ -57,11 +56,40 @@ def corpus_loss(
       label_smoothing: eps of the smoothed loss.
       mesh: rows are divided among its devices.
     """
+    loss = nll = tokens = 0.0
+    for batch in _batches(pairs, vocabulary):
+        batch = shard_whole_batch(batch, mesh)
+        sums = _eval_step(params, batch, model=model, label_smoothing=label_smoothing)
+        # Fetched one by one, and added in double precision on the host.
+        loss, nll, tokens = (a + float(b) for a, b in zip((loss, nll, tokens), sums, strict=True))
+    return CorpusLoss(loss / tokens, nll / tokens, math.exp(nll / tokens), int(tokens))
+
+
+def prepare_corpus_loss(
+    params: Any,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    model: Transformer,
+    vocabulary: Vocabulary,
+    label_smoothing: float,
+    mesh: Mesh,
+) -> None:
+    """Compiles all that `corpus_loss`, called so, takes; by running one batch of each shape."""
+    shapes = {batch['source'].shape: batch for batch in _batches(pairs, vocabulary)}
+    for batch in shapes.values():
+        batch = shard_whole_batch(batch, mesh)
+        jax.block_until_ready(
+            _eval_step(params, batch, model=model, label_smoothing=label_smoothing)
+        )
+
+
+def _batches(
+    pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary
+) -> Iterator[dict[str, np.ndarray]]:
     source, target = (
         sentences_from(vocabulary.encode(texts)) for texts in zip(*pairs, strict=True)
     )
     lengths = np.maximum(source.lengths, target.lengths)
-    sums = []
     for length in sorted({round_length(n) for n in lengths}):
         ids = np.array([k for k, n in enumerate(lengths) if round_length(n) == length])
         # No more rows than there are sentences, rounded up.
@@ -69,17 +97,4 @@ def corpus_loss(
         for first in range(0, len(ids), rows):
             part = np.full(rows, -1)
             part[: len(ids[first : first + rows])] = ids[first : first + rows]
-            batch = {
-                'source': source.padded(part, length),
-                'target': target.padded(part, length),
-            }
-            sums.append(
-                _eval_step(
-                    params, shard_batch(batch, mesh), model=model, label_smoothing=label_smoothing
-                )
-            )
-    loss, nll, tokens = functools.reduce(
-        lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)),
-        (tuple(float(x) for x in one) for one in jax.device_get(sums)),
-    )
-    return CorpusLoss(loss / tokens, nll / tokens, math.exp(nll / tokens), int(tokens))
+            yield {'source': source.padded(part, length), 'target': target.padded(part, length)}

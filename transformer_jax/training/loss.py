@@ -43,7 +43,9 @@ def label_smoothed_loss(
     """
     logits_BTV = logits.astype(jnp.float32)
     normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
-    target_BT = jnp.take_along_axis(logits_BTV, targets[..., None], axis=-1)[..., 0]
+    # A masked sum, not a lookup: devices that hold a part of the vocabulary each can take it there.
+    is_target_BTV = jnp.arange(logits.shape[-1])[None, None] == targets[..., None]
+    target_BT = jnp.sum(jnp.where(is_target_BTV, logits_BTV, 0.0), axis=-1)
     nll_BT = normalizer_BT - target_BT
     # -mean over v of log p(v), without ever making the log-probabilities.
     uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)

@@ -1,6 +1,6 @@
 """All that a run has to remember from one step to the next."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax
 import jax
@@ -11,22 +11,41 @@ from transformer_jax.model import Transformer
 from transformer_jax.training.loss import LossSums
 
 
+class Window(NamedTuple):
+    """What happened since the last log line.
+
+    Attributes:
+      sums: losses of the steps taken.
+      skipped: [] int32, steps not taken since their loss or gradient was not finite.
+      first_skipped: [] int32, the first of them, counted from 1; 0 where there is none.
+    """
+
+    sums: LossSums
+    skipped: jax.Array
+    first_skipped: jax.Array
+
+    @classmethod
+    def empty(cls) -> 'Window':
+        """The window that begins now."""
+        return cls(LossSums.zero(), jnp.int32(0), jnp.int32(0))
+
+
 @flax.struct.dataclass
 class TrainState:
     """The state after `step` steps.
 
     Attributes:
-      step: [] int32, steps taken; with the config's seeds it determines the next batch and its
-        dropout, so that neither iterators nor random keys need saving.
+      step: [] int32, steps taken or skipped; with the config's seeds it determines the next batch
+        and its dropout, so that neither iterators nor random keys need saving.
       params: the model's parameters, nested dicts of float32.
       opt_state: optax's.
-      window: loss summed since the last log line; kept here so that a resumed run logs the same.
+      window: kept here so that a resumed run logs the same.
     """
 
     step: jax.Array
     params: Any
     opt_state: optax.OptState
-    window: LossSums
+    window: Window
 
 
 def init_state(
@@ -34,5 +53,7 @@ def init_state(
 ) -> TrainState:
     """A fresh state, its parameters drawn from `seed`."""
     tokens = jnp.zeros((1, 1), jnp.int32)
-    params = model.init(jax.random.key(seed), tokens, tokens)['params']
-    return TrainState(jnp.int32(0), params, optimizer.init(params), LossSums.zero())
+    # Without constraints: one row cannot be divided among devices.
+    bare = Transformer(model.config, model.vocab_size)
+    params = bare.init(jax.random.key(seed), tokens, tokens)['params']
+    return TrainState(jnp.int32(0), params, optimizer.init(params), Window.empty())

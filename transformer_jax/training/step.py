@@ -9,7 +9,7 @@ import optax
 
 from transformer_jax.model import Transformer
 from transformer_jax.training.loss import LossSums, label_smoothed_loss
-from transformer_jax.training.state import TrainState
+from transformer_jax.training.state import TrainState, Window
 
 
 def shift_right(targets: jax.Array) -> jax.Array:
@@ -25,8 +25,12 @@ def train_step(
     optimizer: optax.GradientTransformation,
     label_smoothing: float,
     seed: int,
+    accumulate_steps: int = 1,
 ) -> TrainState:
     """Takes one optimizer step on the mean loss per target token.
+
+    A step whose loss or gradient is not finite leaves parameters and optimizer as they were and is
+    noted in the window.
 
     Args:
       state: before the step; its `step` and `seed` determine the dropout.
@@ -35,31 +39,63 @@ def train_step(
       optimizer: from `make_optimizer`.
       label_smoothing: eps.
       seed: of dropout.
+      accumulate_steps: parts of the batch whose gradients are added one after the other; divides B.
 
     Returns:
       The state after the step, this batch's loss added to its window.
     """
     # Dropout's stream is set apart from that of the initial parameters, which use the bare seed.
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), state.step)
+    tokens = jnp.maximum(jnp.sum(batch['target'] != 0), 1)
 
-    def mean_loss(params: Any) -> tuple[jax.Array, LossSums]:
-        logits_BTV = model.apply(
-            {'params': params},
-            batch['source'],
-            shift_right(batch['target']),
-            deterministic=False,
-            rngs={'dropout': key},
+    def gradient(part: Mapping[str, jax.Array], key: jax.Array) -> tuple[Any, LossSums]:
+        def share_of_mean_loss(params: Any) -> tuple[jax.Array, LossSums]:
+            logits_BTV = model.apply(
+                {'params': params},
+                part['source'],
+                shift_right(part['target']),
+                deterministic=False,
+                rngs={'dropout': key},
+            )
+            sums = label_smoothed_loss(logits_BTV, part['target'], label_smoothing)
+            return sums.loss / tokens, sums
+
+        return jax.grad(share_of_mean_loss, has_aux=True)(state.params)
+
+    if accumulate_steps == 1:
+        gradients, sums = gradient(batch, key)
+    else:
+        # Every accumulate_steps-th row, so that each device goes on with rows of its own.
+        parts = {
+            name: x.reshape(-1, accumulate_steps, x.shape[1]).swapaxes(0, 1)
+            for name, x in batch.items()
+        }
+        keys = jax.random.split(key, accumulate_steps)
+        nothing = (jax.tree.map(jnp.zeros_like, state.params), LossSums.zero())
+        (gradients, sums), _ = jax.lax.scan(
+            lambda total, part: (jax.tree.map(jnp.add, total, gradient(*part)), None),
+            nothing,
+            (parts, keys),
         )
-        sums = label_smoothed_loss(logits_BTV, batch['target'], label_smoothing)
-        return sums.loss / jnp.maximum(sums.tokens, 1), sums
-
-    gradients, sums = jax.grad(mean_loss, has_aux=True)(state.params)
     updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+
+    finite = jnp.isfinite(sums.loss) & jnp.isfinite(optax.tree.norm(gradients))
+
+    def choose(taken: Any, left: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(finite, a, b), taken, left)
+
+    before = state.window
+    first = jnp.where(before.first_skipped == 0, state.step + 1, before.first_skipped)
     return TrainState(
         step=state.step + 1,
-        params=optax.apply_updates(state.params, updates),
-        opt_state=opt_state,
-        window=state.window + sums,
+        params=choose(params, state.params),
+        opt_state=choose(opt_state, state.opt_state),
+        window=Window(
+            sums=choose(before.sums + sums, before.sums),
+            skipped=before.skipped + ~finite,
+            first_skipped=jnp.where(finite, before.first_skipped, first),
+        ),
     )
 
 

@@ -1,0 +1,256 @@
+"""Before step 1: every program compiled, its memory known, what cannot fit refused."""
+
+import contextlib
+import functools
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from transformer_jax.config import Config
+from transformer_jax.data.batching import BatchPlan, Bucket
+from transformer_jax.errors import UserError
+from transformer_jax.model import Transformer
+from transformer_jax.model.layers import compute_dtype
+from transformer_jax.progress import progress_bar
+from transformer_jax.sharding import (
+    MeshLayout,
+    batch_sharding,
+    padded_rows,
+    row_shards,
+    state_shardings,
+)
+from transformer_jax.training.optimizer import make_optimizer
+from transformer_jax.training.state import init_state
+from transformer_jax.training.step import train_step
+
+_GIB = 2**30
+
+
+class Program(NamedTuple):
+    """The training step for one bucket.
+
+    Attributes:
+      run: from a state, which it consumes, and a batch to the next state.
+      rows: of the batch, the bucket's filled up for the devices.
+      flops: of one device, as XLA counts them.
+      bytes: of memory that one device needs.
+    """
+
+    run: jax.stages.Compiled
+    rows: int
+    flops: float
+    bytes: int
+
+
+def compile_steps(
+    config: Config,
+    vocab_size: int,
+    buckets: tuple[Bucket, ...],
+    mesh: Mesh,
+    limit: int | None = None,
+) -> dict[Bucket, Program]:
+    """Compiles the training step for every bucket, ahead of time and side by side.
+
+    Args:
+      config: of the run.
+      vocab_size: V.
+      buckets: the shapes.
+      mesh: the devices.
+      limit: bytes that a device has; None to compile whatever it takes.
+
+    Raises:
+      UserError: if the mesh does not divide the model, or a shape needs more memory than a device
+        has.
+    """
+    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
+    optimizer = make_optimizer(config.optimizer, config.model.d_model)
+    abstract = jax.eval_shape(functools.partial(init_state, model, optimizer, 0))
+    shardings = state_shardings(abstract, mesh)
+    step = jax.jit(
+        functools.partial(
+            train_step,
+            model=model,
+            optimizer=optimizer,
+            label_smoothing=config.optimizer.label_smoothing,
+            seed=config.train.seed,
+            accumulate_steps=config.train.accumulate_steps,
+        ),
+        in_shardings=(shardings, batch_sharding(mesh)),
+        out_shardings=shardings,
+        donate_argnums=0,
+    )
+
+    def compiled(bucket: Bucket) -> Program:
+        rows = batch_rows(config, bucket, mesh)
+        batch = {
+            'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
+            'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
+        }
+        try:
+            run = step.lower(abstract, batch).compile()
+        except jax.errors.JaxRuntimeError as error:
+            if 'RESOURCE_EXHAUSTED' not in str(error):
+                raise
+            raise _too_large(config, bucket, 'more memory', limit) from error
+        memory = run.memory_analysis()
+        # What goes in and out under one name, the state, is there once.
+        needed = (
+            memory.argument_size_in_bytes
+            + memory.output_size_in_bytes
+            - memory.alias_size_in_bytes
+            + memory.temp_size_in_bytes
+            + memory.generated_code_size_in_bytes
+        )
+        if limit is not None and needed > limit:
+            raise _too_large(config, bucket, _size(needed), limit)
+        return Program(run, rows, run.cost_analysis()['flops'], needed)
+
+    result = {}
+    # XLA compiles one program on one core, at the cost of some hundred MB each.
+    pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+    try:
+        # The largest first: if one does not fit, that is known soon.
+        tasks = {pool.submit(compiled, bucket): bucket for bucket in reversed(buckets)}
+        with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
+            for task in as_completed(tasks):
+                result[tasks[task]] = task.result()
+                bar.update()
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return {bucket: result[bucket] for bucket in buckets}
+
+
+def batch_rows(config: Config, bucket: Bucket, mesh: Mesh) -> int:
+    """Rows of a bucket's batches, filled up so that devices and parts get as many each."""
+    return padded_rows(bucket.rows, row_shards(mesh) * config.train.accumulate_steps)
+
+
+def device_memory(device: jax.Device) -> int | None:
+    """Bytes that a device lets this process have; None where that cannot be known.
+
+    The CPU devices of a process share what the machine has free.
+    """
+    if device.platform != 'cpu':
+        stats = device.memory_stats()
+        return stats.get('bytes_limit') if stats else None
+    try:
+        lines = Path('/proc/meminfo').read_text(encoding='ascii').splitlines()
+    except OSError:
+        return None
+    free = next((int(s.split()[1]) for s in lines if s.startswith('MemAvailable:')), None)
+    return None if free is None else free * 1024 // jax.local_device_count()
+
+
+def _too_large(config: Config, bucket: Bucket, needed: str, limit: int | None) -> UserError:
+    has = '' if limit is None else f' of {_size(limit)}'
+    return UserError(
+        f'data.tokens_per_batch={config.data.tokens_per_batch} makes batches of {bucket.rows} '
+        f'sentence pairs, {bucket.source_length} + {bucket.target_length} tokens long, which need '
+        f'{needed} on a device{has}: lower it or data.max_length, raise '
+        f'train.accumulate_steps={config.train.accumulate_steps} or '
+        f'mesh.fsdp={config.mesh.fsdp}, or set model.remat=True.'
+    )
+
+
+def _size(count: int) -> str:
+    return f'{count / _GIB:.2f} GiB' if count >= _GIB else f'{count / 2**20:.2f} MiB'
+
+
+def report(programs: dict[Bucket, Program], plan: BatchPlan, speed: float | None, left: int) -> str:
+    """A table of the batch shapes, and when the run will end.
+
+    Args:
+      programs: from `compile_steps`.
+      plan: how often each shape comes.
+      speed: FLOP/s of a device, if known; see `known_speed`.
+      left: steps that are left.
+    """
+    uses = Counter(batch.bucket for batch in plan.epoch(0))
+    lines = ['  rows  source  target  batches an epoch   GFLOP   GiB   (of one device)']
+    for bucket, program in programs.items():
+        lines.append(
+            f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
+            f'{uses[bucket]:18,}{program.flops / 1e9:8,.1f}{program.bytes / _GIB:6.2f}'
+        )
+    if speed is not None:
+        epoch = sum(n * programs[bucket].flops for bucket, n in uses.items()) / speed  # seconds
+        tokens = plan.target_tokens / epoch
+        hours = left * epoch / plan.batches_per_epoch / 3600
+        lines.append(
+            f'Expected from the benchmark of this device: {tokens:,.0f} target tokens/s, '
+            f'{left:,} steps in {hours:,.1f} hours.'
+        )
+    return '\n'.join(lines)
+
+
+def _speed_key(config: Config, mesh: Mesh) -> str:
+    shape = 'x'.join(map(str, mesh.devices.shape))
+    dtype = jnp.dtype(compute_dtype(config.model)).name
+    return f'{mesh.local_devices[0].device_kind}, {os.cpu_count()} cores, mesh {shape}, {dtype}'
+
+
+def known_speed(folder: Path, config: Config, mesh: Mesh) -> float | None:
+    """FLOP/s of a device in training, as `benchmark` has measured them; None if it has not.
+
+    Args:
+      folder: the cache.
+      config: of the run.
+      mesh: the devices.
+    """
+    try:
+        speeds = json.loads((folder / 'speeds.json').read_text(encoding='utf-8'))
+        return float(speeds[_speed_key(config, mesh)])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> None:
+    """Keeps FLOP/s of a device for `known_speed`."""
+    path = folder / 'speeds.json'
+    speeds = {}
+    with contextlib.suppress(OSError, ValueError):
+        speeds = json.loads(path.read_text(encoding='utf-8'))
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f'{path.name}.partial-{os.getpid()}')
+    speeds[_speed_key(config, mesh)] = speed
+    partial.write_text(json.dumps(speeds, indent=2), encoding='utf-8')
+    os.replace(partial, path)
+
+
+class Compilations:
+    """Counts the programs that XLA compiles: after preflight there are to be none."""
+
+    _seen = 0
+
+    def __init__(self):
+        _listen()
+        self._before = Compilations._seen
+
+    def lap(self) -> int:
+        """Programs compiled since the last lap."""
+        before, self._before = self._before, Compilations._seen
+        return self._before - before
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """A context in which nothing is counted."""
+        before = Compilations._seen
+        yield
+        self._before += Compilations._seen - before
+
+
+@functools.cache  # JAX cannot forget a listener, so there is one
+def _listen() -> None:
+    def count(event: str, *_: object, **__: object) -> None:
+        if event == '/jax/core/compile/backend_compile_duration':
+            Compilations._seen += 1
+
+    jax.monitoring.register_event_duration_secs_listener(count)

@@ -1,0 +1,119 @@
+"""Many processes, one run: how they find each other, and what they have to agree on.
+
+A process of its own needs none of this, and every function here does nothing then.
+
+The environment decides, so that the command line is the same everywhere:
+- JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, set by whoever starts them;
+- Slurm's variables, in a step of more than one task;
+- TRANSFORMER_JAX_PROCESSES=auto leaves it to JAX, which knows TPU pods and other clusters.
+"""
+
+import os
+
+from transformer_jax.errors import UserError
+
+# Seconds until a process that has died without a word is noticed; one whose connections break is
+# noticed at once.
+_HEARTBEAT_TIMEOUT = 30
+_WAIT_MILLISECONDS = 24 * 3600 * 1000  # for the others, who may be tokenising a large corpus
+
+
+def join() -> None:
+    """Joins the other processes, where the environment speaks of any; before JAX is used.
+
+    Raises:
+      UserError: if the environment contradicts itself, or the others cannot be reached.
+    """
+    import jax
+
+    arguments = _arguments(os.environ)
+    if arguments is None or jax.distributed.is_initialized():
+        return
+    # SIGTERM at one process then has all of them stop after the same step.
+    jax.config.update('jax_enable_preemption_service', True)
+    try:
+        jax.distributed.initialize(
+            **arguments,
+            heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
+            shutdown_timeout_seconds=_HEARTBEAT_TIMEOUT,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f'the processes of this run do not find each other ({error}): check the address and '
+            'the port in JAX_COORDINATOR_ADDRESS, and that all of them have been started.'
+        ) from error
+
+
+def _arguments(environment) -> dict | None:
+    """What `jax.distributed.initialize` is to be given; None for a process of its own."""
+    names = ('JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID')
+    given = {name: environment[name] for name in names if environment.get(name)}
+    if given:
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise UserError(f'{", ".join(given)} is set but {", ".join(missing)} is not: set all.')
+        address, *numbers = (given[name] for name in names)
+        for name, number in zip(names[1:], numbers, strict=True):
+            if not number.isdecimal():
+                raise UserError(f'{name}={number!r} must be a whole number.')
+        count, index = map(int, numbers)
+        if not index < count:
+            raise UserError(f'JAX_PROCESS_ID={index} must be below JAX_NUM_PROCESSES={count}.')
+        if count == 1:
+            return None
+        return {
+            'coordinator_address': address,
+            'num_processes': count,
+            'process_id': index,
+            'cluster_detection_method': 'deactivate',
+        }
+    # SLURM_STEP_NODELIST is set by srun alone: in a batch script's own shell there is no step.
+    if environment.get('SLURM_STEP_NODELIST') and int(environment.get('SLURM_NTASKS', '1')) > 1:
+        return {'cluster_detection_method': 'slurm'}
+    choice = environment.get('TRANSFORMER_JAX_PROCESSES', '')
+    if choice not in ('', 'auto'):
+        raise UserError(f"TRANSFORMER_JAX_PROCESSES={choice!r} must be 'auto' or not set.")
+    return {} if choice else None
+
+
+def is_first() -> bool:
+    """Whether this process is the one that logs and writes results."""
+    return index() == 0
+
+
+def index() -> int:
+    """The number of this process, counted from 0."""
+    import jax
+
+    return jax.process_index() if jax.distributed.is_initialized() else 0
+
+
+def count() -> int:
+    """How many processes make up this run."""
+    import jax
+
+    return jax.process_count() if jax.distributed.is_initialized() else 1
+
+
+def wait_for_all(point: str) -> None:
+    """Returns when every process has come to `point`, a name used once in a run."""
+    if count() > 1:
+        _client().wait_at_barrier(f'transformer_jax/{point}', _WAIT_MILLISECONDS)
+
+
+def from_first(name: str, value: str) -> str:
+    """The `value` of the first process, for all; `name` is used once in a run."""
+    if count() == 1:
+        return value
+    key = f'transformer_jax/{name}'
+    if is_first():
+        _client().key_value_set(key, value)
+    return _client().blocking_key_value_get(key, _WAIT_MILLISECONDS)
+
+
+def _client():
+    # The coordination service, which does not time out as a collective does while one process
+    # tokenises; JAX has no public name for it.
+    from jax._src import distributed
+
+    return distributed.global_state.client
