@@ -7,8 +7,8 @@ set -euo pipefail
 
 environment ""
 say "training on the embedded English-French phrasebook (runs/demo; stop and start again at will)"
-"$VENV/bin/python" -m transformer_jax.main --config=configs/demo.py --workdir=runs/demo "$@"
+"$VENV_PYTHON" -m transformer_jax.main --config=configs/demo.py --workdir=runs/demo "$@"
 say "translating a sentence that was held out"
 sentence="The black cat sat on the couch and the brown dog slept on the rug."
 echo "$sentence"
-echo "$sentence" | "$VENV/bin/python" -m transformer_jax.translate --workdir=runs/demo
+echo "$sentence" | "$VENV_PYTHON" -m transformer_jax.translate --workdir=runs/demo

@@ -7,4 +7,4 @@ set -euo pipefail
 
 environment "test,huggingface"
 say "running the tests"
-"$VENV/bin/python" -m pytest "$@"
+"$VENV_PYTHON" -m pytest "$@"

@@ -29,8 +29,25 @@ def test_it_prints_rates_and_a_row_for_each_shape(config, capsys, monkeypatch):
     assert '; padding ' in out[0]
     # Embedding 50·16, encoder layer 4·16² + 2·16² + 32 + 4·16, decoder 8·16² + 2·16² + 32 + 6·16.
     assert out[1].startswith('5,120 parameters, vocabulary of 50; 2 shapes compiled in ')
-    assert out[2].split() == ['rows', 'source', 'target', 'TFLOP', 'GiB', 'target', 'tokens/s']
-    assert len(out) == 5
+    assert out[1].endswith('for 8 cpu device(s), mesh data 8 x fsdp 1 x tensor 1')
+    assert out[2].split()[:3] == ['rows', 'source', 'target']
+    # What moves is the gradient, 4 bytes for each parameter, and little else.
+    moved = next(line for line in out if line.startswith('  all-reduce'))
+    assert 20_480 <= int(moved.split()[1].replace(',', '')) < 20_600
+    rates = out[out.index('  rows  source  target  target tokens/s') + 1 :]
+    assert len(rates) == 3
+    assert 'GFLOP/s of a device' in rates[-1]
+
+
+def test_collectives_are_counted_by_the_bytes_they_put_out():
+    hlo = """
+  %a = f32[4,8]{1,0} all-reduce(f32[4,8]{1,0} %x), channel_id=1
+  ROOT %b = (bf16[10]{0}, s32[]) all-reduce(%y, %z)
+  %c = (f32[2]{0}, f32[16]{0}) all-gather-start(%w)
+  %d = f32[16]{0} all-gather-done(%c)
+  %e = f32[100]{0} add(%all-reduce, %all-reduce)
+"""
+    assert benchmark.collective_bytes(hlo) == {'all-reduce': 128 + 24, 'all-gather': 64}
 
 
 def test_synthetic_lengths_are_realistic():

@@ -11,11 +11,10 @@ import sys
 import time
 
 import jax
-import numpy as np
 import pytest
+from tiny_run import config_file, remembered, tiny
 
 from transformer_jax import trainer
-from transformer_jax.config import Config
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
@@ -23,55 +22,6 @@ from transformer_jax.stopping import Stopped
 from transformer_jax.trainer import train
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.workdir import Workdir
-
-# The log's rhythm does not fit that of the checkpoints: a window has to survive a restart.
-TINY = {
-    'model': {'num_layers': 1, 'd_model': 16, 'd_ff': 32, 'num_heads': 2},
-    'data': {
-        'corpus': 'phrasebook',
-        'target_language': 'fr',
-        'train_size': 400,
-        'dev_size': 8,
-        'test_size': 8,
-        'vocab_size': 400,
-        'max_length': 64,
-        'tokens_per_batch': 512,
-        'num_buckets': 2,
-    },
-    'optimizer': {'warmup_steps': 10},
-    'train': {
-        'steps': 12,
-        'log_every': 5,
-        'checkpoint_every': 3,
-        'eval_every': 6,
-        'keep': 2,
-    },
-    'decode': {'beam_size': 2, 'average_checkpoints': 2, 'max_extra_length': 2},
-}
-
-
-def tiny(**changes):
-    return Config.from_mapping(
-        {section: fields | changes.get(section, {}) for section, fields in TINY.items()}
-    )
-
-
-def remembered(workdir):
-    """All that a run leaves, but for times: bytes of the last state, metrics and results."""
-    folder = Workdir(workdir)
-    manager = Checkpoints(folder.checkpoints, read_only=True)
-    step = manager.steps()[-1]
-    restored = manager.restore_arrays(step)
-    manager.close()
-    state = {
-        jax.tree_util.keystr(path): np.asarray(leaf).tobytes()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(restored)
-    }
-    records = [
-        {k: v for k, v in record.items() if k not in ('seconds', 'target_tokens_per_second')}
-        for record in read_metrics(folder.metrics)
-    ]
-    return step, state, records, folder.read_results()
 
 
 @pytest.fixture(scope='module')
@@ -105,11 +55,7 @@ def test_stopped_twice_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_p
 
 
 def test_killed_outright_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path):
-    config = tmp_path / 'config.py'
-    config.write_text(
-        'from ml_collections import ConfigDict\n'
-        f'def get_config():\n    return ConfigDict({tiny().to_dict()!r})\n'
-    )
+    config = config_file(tmp_path / 'config.py', tiny())
     workdir = tmp_path / 'run'
     process = subprocess.Popen(
         [
@@ -273,13 +219,11 @@ def test_a_disk_that_is_full_is_said_and_costs_nothing(tmp_path, uninterrupted, 
         train(tiny(), tmp_path)
     monkeypatch.undo()
     train(tiny(), tmp_path)
-    assert remembered(tmp_path)[1:3] == remembered(uninterrupted)[1:3]
+    assert remembered(tmp_path)[1] == remembered(uninterrupted)[1]
 
 
 def test_a_shape_too_large_for_the_device_is_refused_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, 'device_memory', lambda device: 10_000)
-    with pytest.raises(
-        UserError, match=r'tokens_per_batch=512 .* MiB on a device of 0.01'
-    ):
+    with pytest.raises(UserError, match=r'tokens_per_batch=512 .* MiB on a device of 0.01'):
         train(tiny(), tmp_path)
     assert not (tmp_path / 'results.json').exists()

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -183,10 +184,11 @@ def report(programs: dict[Bucket, Program], plan: BatchPlan, speed: float | None
     if speed is not None:
         epoch = sum(n * programs[bucket].flops for bucket, n in uses.items()) / speed  # seconds
         tokens = plan.target_tokens / epoch
-        hours = left * epoch / plan.batches_per_epoch / 3600
+        seconds = left * epoch / plan.batches_per_epoch
+        end = time.strftime('%Y-%m-%d %H:%M', time.localtime(time.time() + seconds))
         lines.append(
             f'Expected from the benchmark of this device: {tokens:,.0f} target tokens/s, '
-            f'{left:,} steps in {hours:,.1f} hours.'
+            f'{left:,} steps in {seconds / 3600:,.1f} hours, by {end} (evaluations not counted).'
         )
     return '\n'.join(lines)
 

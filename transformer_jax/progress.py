@@ -5,16 +5,22 @@ import sys
 
 from tqdm import tqdm
 
+from transformer_jax import processes
+
 
 def progress_bar(
     what: str, *, total: int | None = None, initial: int = 0, unit: str = ' it'
 ) -> tqdm:
-    """A tqdm bar on stderr; in a log file it is a new line every ten seconds."""
+    """A tqdm bar on stderr; in a log file it is a new line every ten seconds.
+
+    Of many processes the first alone shows one.
+    """
     terminal = sys.stderr.isatty()
     times = '[{elapsed}<{remaining}{postfix}]'
     count = '{n_fmt}' if total is None else '{n_fmt}/{total_fmt}'
     return tqdm(
         desc=what,
+        disable=not processes.is_first(),
         total=total,
         initial=initial,
         unit=unit,

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Trains with several processes on this machine, to try what many hosts do.
+#   bash launch/local_processes.sh N CONFIG [ARGUMENTS]
+#   DEVICES      CPU devices of each process (default: 4)
+# SIGTERM and Ctrl-C go to all processes. When one fails, the others are ended, too.
+set -euo pipefail
+# shellcheck source=launch/environment.sh
+. "$(dirname "$0")/environment.sh"
+
+count="${1:?say how many processes: bash launch/local_processes.sh 2 configs/demo.py}"
+config="${2:?name a config: bash launch/local_processes.sh 2 configs/demo.py}"
+shift 2
+environment "${EXTRAS:-}"
+port=$("$VENV_PYTHON" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+export JAX_COORDINATOR_ADDRESS="127.0.0.1:$port" JAX_NUM_PROCESSES="$count"
+export JAX_PLATFORMS="${JAX_PLATFORMS:-cpu}"
+export XLA_FLAGS="${XLA_FLAGS:-} --xla_force_host_platform_device_count=${DEVICES:-4}"
+command=("$VENV_PYTHON" -m transformer_jax.main --config="$config" "$@")
+
+say "training $config with $count processes" >&2
+pids=()
+for ((index = 0; index < count; index++)); do
+    if ((index == 0)); then
+        JAX_PROCESS_ID=$index "${command[@]}" &
+    else
+        JAX_PROCESS_ID=$index "${command[@]}" > >(sed -u "s/^/[$index] /" >&2) 2>&1 &
+    fi
+    pids+=($!)
+done
+
+# shellcheck disable=SC2329  # called by the trap
+forward() { kill -TERM "${pids[@]}" 2>/dev/null || true; }
+trap forward TERM INT
+
+running() { # the numbers of the processes that still run
+    local index
+    for index in "${!pids[@]}"; do
+        if kill -0 "${pids[$index]}" 2>/dev/null; then echo "$index"; fi
+    done
+}
+
+code=0
+failed=""
+deadline=0
+ended=()
+while :; do
+    for index in "${!pids[@]}"; do
+        if [ -z "${ended[$index]:-}" ] && ! kill -0 "${pids[$index]}" 2>/dev/null; then
+            one=0
+            wait "${pids[$index]}" || one=$?
+            ended[index]=1
+            if ((one != 0)) && [ -z "$failed" ]; then
+                code=$one
+                if ((one != 75)); then
+                    failed=$index
+                    deadline=$((SECONDS + 10))
+                    echo "error: process $index of $count ended with code $one: ending the others;" \
+                        "the same command goes on from the last checkpoint." >&2
+                fi
+            fi
+        fi
+    done
+    left=$(running)
+    [ -n "$left" ] || break
+    if [ -n "$failed" ] && ((SECONDS >= deadline)); then
+        # One that waits for a lost process in a collective hears no SIGTERM.
+        for index in $left; do kill -KILL "${pids[$index]}" 2>/dev/null || true; done
+    fi
+    sleep 0.2 &
+    wait $! || true # a signal ends the wait, not the sleep of a loop without it
+done
+exit "$code"

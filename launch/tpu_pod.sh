@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Trains on all workers of a Cloud TPU pod slice.
+#   bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR [ARGUMENTS]
+#   CHECKOUT     folder of the checkout on the workers (default: transformer_jax)
+# The checkout has to be on each worker; DIR and the data on a file system that all of them mount.
+set -euo pipefail
+
+name="${1:?name the TPU: bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR}"
+zone="${2:?name its zone: bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR}"
+config="${3:?name a config: bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR}"
+shift 3
+
+# Quoted once here, for the shell of the workers.
+printf -v line ' %q' "$config" "$@"
+exec gcloud compute tpus tpu-vm ssh "$name" --zone="$zone" --worker=all --command="
+    cd ${CHECKOUT:-transformer_jax} &&
+    EXTRAS=tpu TRANSFORMER_JAX_PROCESSES=auto bash launch/local.sh$line"

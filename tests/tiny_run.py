@@ -1,0 +1,67 @@
+"""A run small enough to be stopped, killed and compared many times."""
+
+import jax
+import numpy as np
+
+from transformer_jax.config import Config
+from transformer_jax.metrics import read_metrics
+from transformer_jax.training.checkpoints import Checkpoints
+from transformer_jax.workdir import Workdir
+
+# The log's rhythm does not fit that of the checkpoints: a window has to survive a restart.
+TINY = {
+    'model': {'num_layers': 1, 'd_model': 16, 'd_ff': 32, 'num_heads': 2},
+    'data': {
+        'corpus': 'phrasebook',
+        'target_language': 'fr',
+        'train_size': 400,
+        'dev_size': 8,
+        'test_size': 8,
+        'vocab_size': 400,
+        'max_length': 64,
+        'tokens_per_batch': 512,
+        'num_buckets': 2,
+    },
+    'optimizer': {'warmup_steps': 10},
+    'train': {
+        'steps': 12,
+        'log_every': 5,
+        'checkpoint_every': 3,
+        'eval_every': 6,
+        'keep': 2,
+    },
+    'decode': {'beam_size': 2, 'average_checkpoints': 2, 'max_extra_length': 2},
+}
+
+
+def tiny(**changes):
+    return Config.from_mapping(
+        {section: fields | changes.get(section, {}) for section, fields in TINY.items()}
+    )
+
+
+def remembered(workdir):
+    """All that a run leaves, but for times: bytes of the last state, metrics and results."""
+    folder = Workdir(workdir)
+    manager = Checkpoints(folder.checkpoints, read_only=True)
+    step = manager.steps()[-1]
+    restored = manager.restore_arrays(step)
+    manager.close()
+    state = {
+        jax.tree_util.keystr(path): np.asarray(leaf).tobytes()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(restored)
+    }
+    records = [
+        {k: v for k, v in record.items() if k not in ('seconds', 'target_tokens_per_second')}
+        for record in read_metrics(folder.metrics)
+    ]
+    return step, state, records, folder.read_results()
+
+
+def config_file(path, config):
+    """A config file for the command line."""
+    path.write_text(
+        'from ml_collections import ConfigDict\n'
+        f'def get_config():\n    return ConfigDict({config.to_dict()!r})\n'
+    )
+    return path
