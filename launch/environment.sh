@@ -30,7 +30,7 @@ environment() {
     esac
     VENV="${VENV:-.venv-$version}"
     # shellcheck disable=SC2034  # for those who source this file
-    VENV_PYTHON="$PWD/$VENV/bin/python"
+    VENV_PYTHON="$VENV/bin/python"
     stamp="$VENV/installed-$extras"
     wanted=$(cksum pyproject.toml)
     if [ ! -x "$VENV/bin/python" ]; then

@@ -22,6 +22,7 @@ TINY = (
 # What makes a command of the README short; the command itself stays as it is.
 SHORTER = {
     'bash launch/demo.sh': f'{TINY} --config.data.train_size=500',
+    'bash launch/local_processes.sh': f'{TINY} --config.data.train_size=500',
     'bash launch/test.sh': '--version',
     'python -m transformer_jax.main': TINY,
     'python -m transformer_jax.benchmark': f'{TINY} --synthetic=200',
