@@ -47,5 +47,5 @@ def show_messages() -> None:
     logger.setLevel(logging.INFO)
     logger.handlers = [_Handler()]
     logger.propagate = False
-    # Orbax and others log there what only their developers need.
-    logging.getLogger('absl').setLevel(logging.ERROR)
+    # Orbax and others log there what only their developers need; what fails is raised as well.
+    logging.getLogger('absl').setLevel(logging.CRITICAL)
