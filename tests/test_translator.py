@@ -4,12 +4,14 @@ import io
 import logging
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
 from transformer_jax import command, evaluate, translate
-from transformer_jax.config import Config
+from transformer_jax.config import Config, MeshConfig
 from transformer_jax.errors import UserError
+from transformer_jax.sharding import make_mesh
 from transformer_jax.trainer import train
 from transformer_jax.translator import Sampling, Translation, Translator
 from transformer_jax.workdir import Workdir
@@ -69,6 +71,23 @@ def run(module, monkeypatch, capsys, *arguments, stdin=b''):
 
 
 # Translator
+
+
+@pytest.mark.parametrize('mesh', [MeshConfig(1, 8, 1), MeshConfig(4, 1, 2), MeshConfig(2, 2, 2)])
+def test_any_mesh_translates_as_one_device_does(translator, mesh):
+    alone, spread = (
+        Translator(translator.config, translator.vocabulary, translator.params, mesh=m)
+        for m in (make_mesh(devices=jax.devices()[:1]), make_mesh(mesh))
+    )
+    expected, found = (t.translate(TEXTS[:2], n_best=2) for t in (alone, spread))
+    assert [[x.text for x in outputs] for outputs in found] == [
+        [x.text for x in outputs] for outputs in expected
+    ]
+    assert found[0][0].score == pytest.approx(expected[0][0].score, rel=1e-4)
+
+
+def test_all_devices_share_out_the_sentences(translator):
+    assert translator.mesh.shape == {'data': 8, 'fsdp': 1, 'tensor': 1}
 
 
 def test_a_text_gives_a_text_and_a_list_a_list(translator):

@@ -64,6 +64,13 @@ def test_a_resumed_feed_goes_on_where_it_was(store, plan, skipped):
     assert all(same(a, b) for a, b in zip(whole, resumed, strict=True))
 
 
+def test_a_process_reads_only_the_rows_it_holds(store, plan):
+    whole = next(training_batches(store, plan, 0))
+    for rows in (slice(0, 8), slice(8, None)):
+        part = next(training_batches(store, plan, 0, lambda ids, rows=rows: ids[rows]))
+        assert same(part, {name: x[rows] for name, x in whole.items()})
+
+
 def test_without_tensorflow_a_thread_feeds_and_says_so(store, plan, monkeypatch, caplog):
     def missing():
         raise ModuleNotFoundError('tensorflow')

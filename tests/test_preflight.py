@@ -1,0 +1,114 @@
+import jax
+import numpy as np
+import pytest
+from tiny_run import tiny
+
+from transformer_jax import preflight
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.errors import UserError
+from transformer_jax.preflight import (
+    Compilations,
+    batch_rows,
+    compile_steps,
+    device_memory,
+    known_speed,
+    remember_speed,
+    report,
+)
+from transformer_jax.sharding import make_mesh
+
+CONFIG = tiny()
+PLAN = BatchPlan(
+    np.array([5] * 300 + [30] * 100),
+    np.array([6] * 300 + [30] * 100),
+    max_length=64,
+    tokens_per_batch=512,
+    num_buckets=2,
+    seed=0,
+)
+
+
+@pytest.fixture(scope='module')
+def mesh():
+    return make_mesh()
+
+
+@pytest.fixture(scope='module')
+def programs(mesh):
+    return compile_steps(CONFIG, 400, PLAN.buckets, mesh)
+
+
+def test_every_shape_is_compiled_and_its_cost_known(programs):
+    assert list(programs) == list(PLAN.buckets)
+    small, large = programs.values()
+    assert (small.rows, large.rows) == (80, 16)
+    assert small.flops > 0
+    assert large.bytes > 3 * 4 * 11_776  # parameters and both moments, at the least
+
+
+def test_the_table_has_a_row_for_each_shape(programs):
+    lines = report(programs, PLAN, None, left=100).splitlines()
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ['80', '5', '6', str(300 // 80)],
+        ['16', '30', '30', '10'],
+    ]
+
+
+def test_the_end_is_reckoned_from_the_speed_of_the_device(programs):
+    # At this speed an epoch, whatever it takes, takes an hour.
+    uses = {b: sum(batch.bucket == b for batch in PLAN.epoch(0)) for b in programs}
+    speed = sum(uses[b] * program.flops for b, program in programs.items()) / 3600
+    last = report(programs, PLAN, speed, left=3 * PLAN.batches_per_epoch).splitlines()[-1]
+    assert f'{PLAN.target_tokens / 3600:,.0f} target tokens/s' in last
+    assert 'steps in 3.0 hours' in last
+
+
+def test_a_speed_is_remembered_for_its_device_and_mesh(tmp_path, mesh):
+    one = make_mesh(devices=jax.devices()[:1])
+    assert known_speed(tmp_path, CONFIG, mesh) is None
+    remember_speed(tmp_path, CONFIG, mesh, 5e9)
+    remember_speed(tmp_path, CONFIG, one, 9e9)
+    assert known_speed(tmp_path, CONFIG, mesh) == 5e9
+    assert known_speed(tmp_path, CONFIG, one) == 9e9
+
+
+def test_what_cannot_fit_is_refused_with_the_remedies(mesh):
+    with pytest.raises(UserError) as refusal:
+        compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=20_000)
+    for remedy in ('tokens_per_batch=512', 'accumulate_steps=1', 'mesh.fsdp=1', 'model.remat'):
+        assert remedy in str(refusal.value)
+
+
+def test_a_compiler_that_runs_out_of_memory_is_refused_alike(mesh, monkeypatch):
+    def exhausted(*_, **__):
+        raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes')
+
+    monkeypatch.setattr(jax.stages.Lowered, 'compile', exhausted)
+    with pytest.raises(UserError, match=r'need more memory on a device of 1\.00 GiB'):
+        compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=2**30)
+
+
+def test_rows_are_filled_up_for_devices_and_parts(mesh):
+    assert batch_rows(CONFIG, PLAN.buckets[0], mesh) == 80
+    assert batch_rows(tiny(train={'accumulate_steps': 3}), PLAN.buckets[0], mesh) == 96
+
+
+def test_the_memory_of_a_cpu_device_is_its_share_of_what_is_free():
+    assert 2**20 < device_memory(jax.devices()[0]) < 2**50
+
+
+def test_compilations_are_counted_but_for_pauses():
+    counter = Compilations()
+    jax.jit(lambda x: x + 271)(1)
+    assert counter.lap() == 1
+    with counter.paused():
+        jax.jit(lambda x: x + 828)(1)
+    assert counter.lap() == 0
+
+
+def test_a_damaged_file_of_speeds_is_as_none(tmp_path, mesh):
+    (tmp_path / 'speeds.json').write_text('{')
+    assert known_speed(tmp_path, CONFIG, mesh) is None
+    remember_speed(tmp_path, CONFIG, mesh, 1.0)
+    assert known_speed(tmp_path, CONFIG, mesh) == 1.0
+    assert preflight._size(3 << 29) == '1.50 GiB'

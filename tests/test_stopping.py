@@ -1,0 +1,59 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from transformer_jax.stopping import Stopped, StopSignals
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_with_nothing_to_save_a_signal_stops_at_once(number):
+    with pytest.raises(Stopped, match=f'Stopped by {number.name}'), StopSignals():
+        send(number)
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_while_deferred_it_waits_to_be_asked(number, capsys):
+    with StopSignals() as stop, stop.deferred():
+        assert stop.requested(1) is None
+        send(number)
+        assert stop.requested(2) == number.name
+    assert 'Stopping after this step' in capsys.readouterr().err
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    with pytest.raises(KeyboardInterrupt), StopSignals() as stop, stop.deferred():
+        send(signal.SIGINT)
+        send(signal.SIGINT)
+
+
+def test_a_second_sigterm_still_waits():
+    with StopSignals() as stop, stop.deferred():
+        send(signal.SIGTERM)
+        send(signal.SIGTERM)
+        assert stop.requested(1) == 'SIGTERM'
+
+
+def test_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with StopSignals():
+        assert signal.getsignal(signal.SIGTERM) != before[0]
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_in_another_thread_nothing_is_caught():
+    found = []
+
+    def enter():
+        with StopSignals() as stop:
+            found.append(stop.requested(1))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert found == [None]
