@@ -15,6 +15,7 @@ from transformer_jax.errors import UserError
 # Seconds until a process that has died without a word is noticed; one whose connections break is
 # noticed at once.
 _HEARTBEAT_TIMEOUT = 30
+_JOIN_TIMEOUT = 600  # seconds until all have to have been started
 _WAIT_MILLISECONDS = 24 * 3600 * 1000  # for the others, who may be tokenising a large corpus
 
 
@@ -34,6 +35,7 @@ def join() -> None:
     try:
         jax.distributed.initialize(
             **arguments,
+            initialization_timeout=_JOIN_TIMEOUT,
             heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
             shutdown_timeout_seconds=_HEARTBEAT_TIMEOUT,
         )
