@@ -6,7 +6,6 @@ must have the same bytes as one that was never stopped. tests/test_kills.py runs
 """
 
 import argparse
-import os
 import random
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tiny_run import config_file, remembered, tiny
+from tiny_run import config_file, on_devices, remembered, tiny
 
 from transformer_jax.training.checkpoints import Checkpoints
 
@@ -85,8 +84,7 @@ def _start(config: Path, workdir: Path) -> subprocess.Popen:
     command = [sys.executable, '-m', 'transformer_jax.main']
     command += [f'--config={config}', f'--workdir={workdir}']
     log = workdir.with_suffix('.log').open('a')
-    environment = os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''}
-    return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    return subprocess.Popen(command, stdout=log, stderr=log, env=on_devices(1))
 
 
 def _being_written(workdir: Path) -> bool:

@@ -1,7 +1,6 @@
 """Two processes of four devices are one process of eight."""
 
 import contextlib
-import os
 import shutil
 import signal
 import socket
@@ -11,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from tiny_run import config_file, remembered, tiny
+from tiny_run import config_file, on_devices, remembered, tiny
 
 from transformer_jax import processes
 from transformer_jax.errors import UserError
@@ -66,14 +65,10 @@ def two_processes(workdir, config, variables=by_variables):
     command = [sys.executable, '-m', 'transformer_jax.main', f'--config={path}']
     command += [f'--workdir={workdir}']
     port = free_port()
-    environment = os.environ | {
-        'JAX_PLATFORMS': 'cpu',
-        'XLA_FLAGS': '--xla_force_host_platform_device_count=4',
-    }
     both = [
         subprocess.Popen(
             command,
-            env=environment | variables(index, port),
+            env=on_devices(4) | variables(index, port),
             stdout=workdir.with_suffix(f'.out{index}').open('w'),
             stderr=workdir.with_suffix(f'.err{index}').open('w'),
         )

@@ -12,7 +12,7 @@ import time
 
 import jax
 import pytest
-from tiny_run import config_file, remembered, tiny
+from tiny_run import config_file, on_devices, remembered, tiny
 
 from transformer_jax import trainer
 from transformer_jax.errors import UserError
@@ -67,7 +67,7 @@ def test_killed_outright_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {'XLA_FLAGS': '--xla_force_host_platform_device_count=8'},
+        env=on_devices(8),
     )
     deadline = time.monotonic() + 120
     # Killed while a checkpoint is being written: its folder is there under its temporary name.

@@ -1,5 +1,7 @@
 """A run small enough to be stopped, killed and compared many times."""
 
+import os
+
 import jax
 import numpy as np
 
@@ -56,6 +58,12 @@ def remembered(workdir):
         for record in read_metrics(folder.metrics)
     ]
     return step, state, records, folder.read_results()
+
+
+def on_devices(count):
+    """The environment of a process with so many CPU devices, compiling as this one does."""
+    flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={count}'
+    return os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flags}
 
 
 def config_file(path, config):
