@@ -226,4 +226,13 @@ def test_a_shape_too_large_for_the_device_is_refused_before_training(tmp_path, m
     monkeypatch.setattr(trainer, 'device_memory', lambda device: 10_000)
     with pytest.raises(UserError, match=r'tokens_per_batch=512 .* MiB on a device of 0.01'):
         train(tiny(), tmp_path)
-    assert not (tmp_path / 'results.json').exists()
+    monkeypatch.undo()
+    # The remedy works in the same folder.
+    smaller = tiny(data={'num_buckets': 1}, train={'steps': 1})
+    assert train(smaller, tmp_path)['step'] == 1
+
+
+def test_a_mesh_that_does_not_fit_leaves_the_folder_to_the_next_try(tmp_path):
+    with pytest.raises(UserError, match=r'mesh\.tensor=4 does not divide model\.num_heads=2'):
+        train(tiny(mesh={'tensor': 4}), tmp_path)
+    assert not (tmp_path / 'config.json').exists()

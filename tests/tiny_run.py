@@ -38,7 +38,7 @@ TINY = {
 
 def tiny(**changes):
     return Config.from_mapping(
-        {section: fields | changes.get(section, {}) for section, fields in TINY.items()}
+        {section: TINY.get(section, {}) | changes.get(section, {}) for section in {*TINY, *changes}}
     )
 
 

@@ -92,14 +92,10 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 'its run began; restore the corpus, or choose another --workdir.'
             )
         with folder.failures_to_write():
-            if processes.is_first():
-                if saved is None:
-                    folder.path.mkdir(parents=True, exist_ok=True)
-                    stack.enter_context(folder.locked())
-                    saved = _saved(folder, config)  # of a run that began and ended meanwhile
-                if saved is None or saved[0] != config:
-                    data.vocabulary.save(folder.vocabulary)
-                    folder.write_config(config, data.fingerprint)
+            if processes.is_first() and saved is None:
+                folder.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(folder.locked())
+                _saved(folder, config)  # another run may have begun and ended here meanwhile
             processes.wait_for_all('workdir')
             return _Run(config, folder, data, mesh, stop).finish()
 
@@ -166,9 +162,15 @@ class _Run:
         """Trains to the end, averages, and scores the test set."""
         try:
             self._announce()
-            step = self.start
+            step, programs = self.start, None
             if step < self.config.train.steps and not self._out_of_patience():
-                step = self._train(self._preflight())
+                programs = self._preflight()
+            if processes.is_first():
+                # Not before: a run that preflight refuses leaves its folder to the next try.
+                self.data.vocabulary.save(self.folder.vocabulary)
+                self.folder.write_config(self.config, self.data.fingerprint)
+            if programs is not None:
+                step = self._train(programs)
             self.checkpoints.wait()
             results = self._results(step)
             if processes.is_first():

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import logging
-import os
 
 from transformer_jax.cache import cache_folder, content_digest
 from transformer_jax.config import DataConfig
@@ -105,7 +104,5 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
         seed=config.seed,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'{path.name}.partial-{os.getpid()}')
-    vocabulary.save(partial)
-    os.replace(partial, path)
+    vocabulary.save(path)
     return vocabulary

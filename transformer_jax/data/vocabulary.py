@@ -148,8 +148,10 @@ class Vocabulary:
         return [self._processor.id_to_piece(i - self._shift) for i in self._content(ids)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the SentencePiece model file."""
-        Path(path).write_bytes(self.model)
+        """Writes the SentencePiece model file, whole or not at all."""
+        partial = Path(f'{os.fspath(path)}.partial-{os.getpid()}')
+        partial.write_bytes(self.model)
+        os.replace(partial, path)
 
     def _content(self, ids: Sequence[int]) -> Iterator[int]:
         for i in ids:
