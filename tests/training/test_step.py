@@ -59,11 +59,12 @@ def test_targets_shift_right():
 
 def test_a_batch_seen_again_and_again_is_learned(state):
     losses = []
-    for _ in range(30):
+    for _ in range(60):
         before = float(state.window.sums.nll)
         state = step()(state, BATCH)
         losses.append(float(state.window.sums.nll) - before)
-    assert losses[-1] < 0.3 * losses[0]
+    # Its learning rate is so high that single steps leap: what counts is where it settles.
+    assert max(losses[-10:]) < 0.3 * losses[0]
 
 
 def test_the_same_step_gives_the_same_bytes(state):
