@@ -18,12 +18,12 @@ def test_with_nothing_to_save_a_signal_stops_at_once(number):
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_while_deferred_it_waits_to_be_asked(number, capsys):
+def test_while_deferred_it_waits_to_be_asked(number, capfd):
     with StopSignals() as stop, stop.deferred():
         assert stop.requested(1) is None
         send(number)
         assert stop.requested(2) == number.name
-    assert 'Stopping after this step' in capsys.readouterr().err
+    assert 'Stopping after this step' in capfd.readouterr().err
 
 
 def test_a_second_ctrl_c_does_not_wait():

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -72,9 +71,8 @@ class StopSignals:
         self._asked = signal.Signals(number)
         if not self._deferred:
             raise Stopped(f'Stopped by {self._asked.name}.')
-        sys.stderr.write(
-            '\nStopping after this step; Ctrl-C again stops at once, without saving.\n'
-        )
+        # Not through sys.stderr, which may be in the middle of a write of its own.
+        os.write(2, b'\nStopping after this step; Ctrl-C again stops at once, without saving.\n')
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         if self._asked is not None:
