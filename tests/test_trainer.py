@@ -182,19 +182,22 @@ def test_a_second_run_on_one_workdir_is_refused(uninterrupted):
     train(tiny(), uninterrupted)  # no lock outlives its holder
 
 
-@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_the_step_at_hand(tmp_path, uninterrupted, monkeypatch, number):
+@pytest.mark.parametrize(
+    ('number', 'step'),
+    [(signal.SIGTERM, 5), (signal.SIGINT, 5), (signal.SIGTERM, 6)],  # 6 is one to be evaluated
+)
+def test_a_signal_saves_the_step_at_hand(tmp_path, uninterrupted, monkeypatch, number, step):
     lay, asked = trainer.shard_batch, iter(range(100))
 
     def shard_batch(*args):
-        if next(asked) == 5:  # a batch is laid out one step ahead
+        if next(asked) == step:  # a batch is laid out one step ahead
             os.kill(os.getpid(), number)
         return lay(*args)
 
     monkeypatch.setattr(trainer, 'shard_batch', shard_batch)
-    with pytest.raises(Stopped, match=f'Stopped by {number.name} after step 5 of 12'):
+    with pytest.raises(Stopped, match=f'Stopped by {number.name} after step {step} of 12'):
         train(tiny(), tmp_path)
-    assert Checkpoints(tmp_path / 'checkpoints', read_only=True).steps()[-1] == 5
+    assert Checkpoints(tmp_path / 'checkpoints', read_only=True).steps()[-1] == step
     train(tiny(), tmp_path)
     assert remembered(tmp_path)[1:3] == remembered(uninterrupted)[1:3]
 

@@ -7,7 +7,7 @@ from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
 from transformer_jax.scoring import score
-from transformer_jax.training.evaluation import corpus_loss
+from transformer_jax.training.evaluation import LossEvaluator
 from transformer_jax.translate import read_lines
 from transformer_jax.translator import Translator
 
@@ -44,14 +44,13 @@ def main(arguments: Sequence[str]) -> None:
         progress=True,
     )
     scores = score(outputs, references)
-    loss = corpus_loss(
-        translator.params,
-        pairs,
-        model=translator.model,
-        vocabulary=translator.vocabulary,
-        label_smoothing=translator.config.optimizer.label_smoothing,
-        mesh=translator.mesh,
+    measure = LossEvaluator(
+        translator.model,
+        translator.vocabulary,
+        translator.config.optimizer.label_smoothing,
+        translator.mesh,
     )
+    loss = measure(translator.params, pairs)
     print(f'BLEU        {scores.bleu:.2f}   {scores.bleu_signature}')
     print(f'chrF        {scores.chrf:.2f}   {scores.chrf_signature}')
     print(f'loss        {loss.loss:.4f} label-smoothed, {loss.nll:.4f} without, nats per token')

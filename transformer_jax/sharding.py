@@ -6,6 +6,7 @@ dimension. Activations, whose letters the model itself gives, go by a table of t
 """
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -132,11 +133,6 @@ def state_shardings(tree: Any, mesh: Mesh) -> Any:
     return jax.tree_util.tree_map_with_path(place, tree)
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
-    """The whole of an array on every device."""
-    return NamedSharding(mesh, PartitionSpec())
-
-
 def batch_sharding(mesh: Mesh) -> NamedSharding:
     """Rows divided among the devices of 'data' and 'fsdp'."""
     return NamedSharding(mesh, PartitionSpec(_ROWS))
@@ -152,6 +148,7 @@ def padded_rows(rows: int, multiple: int) -> int:
     return -(-rows // multiple) * multiple
 
 
+@functools.cache  # asked for every batch
 def local_rows(mesh: Mesh, rows: int) -> np.ndarray:
     """The rows of a batch that the devices of this process hold, ascending.
 

@@ -42,7 +42,7 @@ from transformer_jax.sharding import (
 )
 from transformer_jax.stopping import Stopped, StopSignals
 from transformer_jax.training.checkpoints import Checkpoints, checksums
-from transformer_jax.training.evaluation import CorpusLoss, corpus_loss, prepare_corpus_loss
+from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
 from transformer_jax.training.optimizer import make_optimizer, noam_schedule
 from transformer_jax.training.state import Window, init_state
 from transformer_jax.translator import Translator
@@ -93,7 +93,6 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
             )
         with folder.failures_to_write():
             if processes.is_first() and saved is None:
-                folder.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(folder.locked())
                 _saved(folder, config)  # another run may have begun and ended here meanwhile
             processes.wait_for_all('workdir')
@@ -136,14 +135,14 @@ class _Run:
     def __init__(self, config: Config, folder: Workdir, data: Data, mesh: Mesh, stop: StopSignals):
         self.config, self.folder, self.data = config, folder, data
         self.mesh, self.stop = mesh, stop
-        self.model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
+        model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
         optimizer = make_optimizer(config.optimizer, config.model.d_model)
         self.learning_rate = noam_schedule(
             config.model.d_model,
             config.optimizer.warmup_steps,
             config.optimizer.learning_rate_scale,
         )
-        initialise = functools.partial(init_state, self.model, optimizer, config.train.seed)
+        initialise = functools.partial(init_state, model, optimizer, config.train.seed)
         shardings = state_shardings(jax.eval_shape(initialise), mesh)
         state = jax.jit(initialise, out_shardings=shardings)()
         self.checkpoints = Checkpoints(folder.checkpoints, keep=config.train.keep)
@@ -155,6 +154,9 @@ class _Run:
             folder.tensorboard,
             step=self.start,
             read_only=not processes.is_first(),
+        )
+        self.corpus_loss = LossEvaluator(
+            model, data.vocabulary, config.optimizer.label_smoothing, mesh
         )
         self.compilations = Compilations()
 
@@ -212,9 +214,9 @@ class _Run:
         sources, _ = zip(*self.data.dev, strict=True)
         translator = self._translator(self.state.params)
         translator.prepare(sources, beam_size=config.train.eval_beam_size)
-        prepare_corpus_loss(self.state.params, self.data.dev, **self._loss_options())
+        self.corpus_loss.prepare(self.state.params, self.data.dev)
         checksums(self.state)
-        self.learning_rate(self.start)
+        self.learning_rate(np.int32(self.start))
         self._new_window()
         return programs
 
@@ -240,9 +242,11 @@ class _Run:
                 if step % config.log_every == 0 or last:
                     self._log(step, clock, bar)
                 if step % config.checkpoint_every == 0 or last or why:
-                    self._check_finite(self.state.window)
+                    if config.on_nonfinite == 'stop':  # skipped ones are told when they are logged
+                        self._check_finite(self.state.window)
                     scores = None
-                    if last or (step % config.eval_every == 0 and not why):
+                    # When stopping, too: a resumed run begins after this step, and would miss it.
+                    if last or step % config.eval_every == 0:
                         with clock.paused():
                             scores = self._evaluate(step)
                     with self.compilations.paused():  # orbax cuts arrays to write them by parts
@@ -291,7 +295,8 @@ class _Run:
 
     def _log(self, step: int, clock: '_Clock', bar: Any) -> None:
         """Writes the means since the last line, and begins a new window."""
-        window = jax.device_get(self.state.window)
+        # The schedule counts the steps that were taken, not those skipped.
+        window, taken = jax.device_get((self.state.window, self.state.opt_state[0].count))
         self._check_finite(window)
         seconds = clock.lap()
         tokens = int(window.sums.tokens)
@@ -300,7 +305,7 @@ class _Run:
             'kind': 'train',
             'loss': float(window.sums.loss) / max(tokens, 1),
             'nll': float(window.sums.nll) / max(tokens, 1),
-            'learning_rate': float(self.learning_rate(step - 1)),
+            'learning_rate': float(self.learning_rate(taken - 1)),
             'target_tokens': tokens,
             'skipped_steps': int(window.skipped),
             'compilations': self.compilations.lap(),
@@ -369,21 +374,13 @@ class _Run:
     def _translator(self, params: Any) -> Translator:
         return Translator(self.config, self.data.vocabulary, params, mesh=self.mesh)
 
-    def _loss_options(self) -> dict[str, Any]:
-        return {
-            'model': self.model,
-            'vocabulary': self.data.vocabulary,
-            'label_smoothing': self.config.optimizer.label_smoothing,
-            'mesh': self.mesh,
-        }
-
     def _score(
         self, params: Any, pairs: list[tuple[str, str]], beam_size: int, progress: bool = False
     ) -> tuple[CorpusLoss, Scores, list[str]]:
         sources, references = zip(*pairs, strict=True)
         translator = self._translator(params)
         outputs = translator(list(sources), beam_size=beam_size, progress=progress)
-        loss = corpus_loss(params, pairs, **self._loss_options())
+        loss = self.corpus_loss(params, pairs)
         return loss, score(outputs, references), outputs
 
     def _out_of_patience(self) -> bool:

@@ -27,7 +27,6 @@ from transformer_jax.sharding import (
     MeshLayout,
     data_mesh,
     padded_rows,
-    replicated,
     row_shards,
     shard_whole_batch,
     state_shardings,
@@ -303,7 +302,6 @@ class Translator:
             decode=decode,
             n_best=n_best,
             sampling=sampling,
-            mesh=self.mesh,
         )
         return jax.device_get(found)
 
@@ -314,9 +312,7 @@ class Translator:
         )
 
 
-@functools.partial(
-    jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling', 'mesh')
-)
+@functools.partial(jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling'))
 def _search(
     params: Any,
     source: jax.Array,
@@ -327,7 +323,6 @@ def _search(
     decode: DecodeConfig,
     n_best: int,
     sampling: Sampling | None,
-    mesh: Mesh,
 ) -> Hypotheses:
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
     hypotheses = n_best if sampling is not None else decode.beam_size
@@ -340,10 +335,6 @@ def _search(
     cache, memory = model.apply(
         {'params': params}, source, hypotheses, longest, method='start_decoding'
     )
-
-    def everywhere(found: Hypotheses) -> Hypotheses:
-        """For every process to read."""
-        return jax.lax.with_sharding_constraint(found, replicated(mesh))
 
     def step_fn(tokens, position, cache):
         return model.apply(
@@ -374,19 +365,21 @@ def _search(
         def sort(x: jax.Array) -> jax.Array:
             return jnp.take_along_axis(x, order_BK.reshape(order_BK.shape + (1,) * (x.ndim - 2)), 1)
 
-        return everywhere(jax.tree.map(sort, found))
-    if decode.beam_size == 1:
+        found = jax.tree.map(sort, found)
+    elif decode.beam_size == 1:
         found = greedy_search(step_fn, cache, limits_B, length=longest, eos_id=eos_id)
         penalty_BK = length_penalty(found.lengths, decode.length_penalty)
-        return everywhere(found._replace(scores=found.log_probs / penalty_BK))
-    found = beam_search(
-        step_fn,
-        cache,
-        limits_B,
-        length=longest,
-        beam_size=decode.beam_size,
-        eos_id=eos_id,
-        alpha=decode.length_penalty,
-        n_best=n_best,
-    )
-    return everywhere(found)
+        found = found._replace(scores=found.log_probs / penalty_BK)
+    else:
+        found = beam_search(
+            step_fn,
+            cache,
+            limits_B,
+            length=longest,
+            beam_size=decode.beam_size,
+            eos_id=eos_id,
+            alpha=decode.length_penalty,
+            n_best=n_best,
+        )
+    # All of it everywhere, for every process to read.
+    return jax.tree.map(lambda x: model.layout(x, '-' * x.ndim), found)

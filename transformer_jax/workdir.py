@@ -34,10 +34,6 @@ _CANNOT_WRITE = (
 )
 
 
-def _errno(error: Exception) -> int | None:
-    return getattr(error, 'errno', None)
-
-
 class Workdir:
     """Names and reads the parts of a work directory.
 
@@ -116,7 +112,7 @@ class Workdir:
         except (OSError, ValueError) as error:
             # Libraries below put the system's error into words of their own.
             reasons = {code: os.strerror(code) for code in _CANNOT_WRITE}
-            found = [r for code, r in reasons.items() if r in str(error) or _errno(error) == code]
+            found = [r for code, r in reasons.items() if r in str(error)]
             if not found:
                 raise
             raise UserError(

@@ -7,7 +7,7 @@ from transformer_jax.config import ModelConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
-from transformer_jax.training.evaluation import corpus_loss
+from transformer_jax.training.evaluation import LossEvaluator
 from transformer_jax.training.step import eval_step
 
 PAIRS = [('the cat', 'le chat'), ('the dog', 'le chien'), ('the cat ' * 30, 'le chat ' * 25)]
@@ -25,13 +25,8 @@ def setting():
 
 def measure(setting, pairs):
     mesh = make_mesh(devices=jax.devices()[:1])
-    return corpus_loss(
-        setting['params'],
-        pairs,
-        model=setting['model'],
-        vocabulary=setting['vocabulary'],
-        label_smoothing=0.1,
-        mesh=mesh,
+    return LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)(
+        setting['params'], pairs
     )
 
 

@@ -1,5 +1,6 @@
 """Loss of a set of sentence pairs; nothing is left out, however long."""
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +13,8 @@ from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.model import Transformer
-from transformer_jax.sharding import shard_whole_batch
+from transformer_jax.sharding import padded_rows, shard_whole_batch
+from transformer_jax.training.loss import LossSums
 from transformer_jax.training.step import eval_step
 
 # Positions of one batch; a bound on memory, since all logits of a batch are there at once.
@@ -37,49 +39,50 @@ class CorpusLoss(NamedTuple):
     tokens: int
 
 
-def corpus_loss(
-    params: Any,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    model: Transformer,
-    vocabulary: Vocabulary,
-    label_smoothing: float,
-    mesh: Mesh,
-) -> CorpusLoss:
-    """The loss of `pairs` (source text, target text), without dropout.
+@dataclasses.dataclass(frozen=True)
+class LossEvaluator:
+    """Measures the loss of sentence pairs, without dropout.
 
-    Args:
-      params: the model's parameters, on the devices of `mesh`.
-      pairs: at least one.
+    Attributes:
       model: the Transformer.
       vocabulary: of both languages.
       label_smoothing: eps of the smoothed loss.
       mesh: rows are divided among its devices.
     """
-    loss = nll = tokens = 0.0
-    for batch in _batches(pairs, vocabulary):
-        batch = shard_whole_batch(batch, mesh)
-        sums = _eval_step(params, batch, model=model, label_smoothing=label_smoothing)
-        # Fetched one by one, and added in double precision on the host.
-        loss, nll, tokens = (a + float(b) for a, b in zip((loss, nll, tokens), sums, strict=True))
-    return CorpusLoss(loss / tokens, nll / tokens, math.exp(nll / tokens), int(tokens))
 
+    model: Transformer
+    vocabulary: Vocabulary
+    label_smoothing: float
+    mesh: Mesh
 
-def prepare_corpus_loss(
-    params: Any,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    model: Transformer,
-    vocabulary: Vocabulary,
-    label_smoothing: float,
-    mesh: Mesh,
-) -> None:
-    """Compiles all that `corpus_loss`, called so, takes; by running one batch of each shape."""
-    shapes = {batch['source'].shape: batch for batch in _batches(pairs, vocabulary)}
-    for batch in shapes.values():
-        batch = shard_whole_batch(batch, mesh)
-        jax.block_until_ready(
-            _eval_step(params, batch, model=model, label_smoothing=label_smoothing)
+    def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
+        """The loss of `pairs` (source text, target text), at least one.
+
+        Args:
+          params: the model's parameters, on the devices of the mesh.
+          pairs: of raw text.
+        """
+        loss = nll = tokens = 0.0
+        for batch in _batches(pairs, self.vocabulary):
+            sums = self._sums(params, batch)
+            # Fetched one by one, and added in double precision on the host.
+            loss, nll, tokens = (
+                a + float(b) for a, b in zip((loss, nll, tokens), sums, strict=True)
+            )
+        return CorpusLoss(loss / tokens, nll / tokens, math.exp(nll / tokens), int(tokens))
+
+    def prepare(self, params: Any, pairs: Sequence[tuple[str, str]]) -> None:
+        """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
+        shapes = {batch['source'].shape: batch for batch in _batches(pairs, self.vocabulary)}
+        for batch in shapes.values():
+            jax.block_until_ready(self._sums(params, batch))
+
+    def _sums(self, params: Any, batch: dict[str, np.ndarray]) -> LossSums:
+        return _eval_step(
+            params,
+            shard_whole_batch(batch, self.mesh),
+            model=self.model,
+            label_smoothing=self.label_smoothing,
         )
 
 
@@ -93,7 +96,7 @@ def _batches(
     for length in sorted({round_length(n) for n in lengths}):
         ids = np.array([k for k, n in enumerate(lengths) if round_length(n) == length])
         # No more rows than there are sentences, rounded up.
-        rows = min(rows_for(length, _POSITIONS), -(-len(ids) // ROW_MULTIPLE) * ROW_MULTIPLE)
+        rows = min(rows_for(length, _POSITIONS), padded_rows(len(ids), ROW_MULTIPLE))
         for first in range(0, len(ids), rows):
             part = np.full(rows, -1)
             part[: len(ids[first : first + rows])] = ids[first : first + rows]
