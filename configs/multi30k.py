@@ -7,8 +7,8 @@ FOLDER holds multi30k/ with train, val and test_2016_flickr in .en and .de, a se
 three paths that end in .de.
 
 5,992,448 parameters. After 4,500 of the 8,000 steps, 98 minutes of training on 2 CPU cores that had
-other work as well (2026-11-21, JAX 0.10.2, an earlier commit of that day): test_2016_flickr BLEU 37.84, chrF 61.42, best dev BLEU
-36.26 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
+other work as well (2026-11-21, JAX 0.10.2, an earlier commit of that day): test_2016_flickr BLEU
+37.84, chrF 61.42, best dev BLEU 36.26 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
 """
 
 from transformer_jax.config import Config

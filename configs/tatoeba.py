@@ -5,8 +5,8 @@
 FOLDER holds tatoeba_en-fr/ with train, dev and test in .en and .fr, a sentence a line.
 
 7,819,264 parameters. After 3,500 of the 20,000 steps, two hours on 2 CPU cores that had much other
-work (2026-11-21, JAX 0.10.2, an earlier commit of that day): test BLEU 29.81, chrF 48.76, best dev BLEU 35.44 and rising
-(nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
+work (2026-11-21, JAX 0.10.2, an earlier commit of that day): test BLEU 29.81, chrF 48.76, best dev
+BLEU 35.44 and rising (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
 """
 
 from transformer_jax.config import Config
