@@ -25,6 +25,7 @@ from transformer_jax.data.feed import training_batches
 from transformer_jax.data.prepare import prepare
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError
+from transformer_jax.huge_pages import restart_with_huge_pages
 from transformer_jax.model import Transformer
 from transformer_jax.preflight import compile_steps, device_memory, remember_speed, report
 from transformer_jax.sharding import MeshLayout, make_mesh, shard_whole_batch, state_shardings
@@ -187,4 +188,5 @@ def collective_bytes(hlo: str) -> Counter[str]:
 
 
 if __name__ == '__main__':
+    restart_with_huge_pages()
     command.run(main)

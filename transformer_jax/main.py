@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer_jax import command, processes
-from transformer_jax.trainer import train
+from transformer_jax.huge_pages import restart_with_huge_pages
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -23,6 +23,8 @@ def main(arguments: Sequence[str]) -> None:
     processes.join()
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)
+    from transformer_jax.trainer import train  # seconds to import: mistakes are answered before
+
     results = train(config, workdir)
     if processes.is_first():
         print(report(results))
@@ -51,4 +53,5 @@ def report(results: dict[str, Any]) -> str:
 
 
 if __name__ == '__main__':
+    restart_with_huge_pages()
     command.run(main)

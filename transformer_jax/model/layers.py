@@ -9,6 +9,7 @@ from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
+from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.layout import Layout
 
 
@@ -55,8 +56,11 @@ class FeedForward(nn.Module):
         dense = functools.partial(
             nn.Dense, dtype=self.dtype, kernel_init=nn.initializers.xavier_uniform()
         )
-        hidden_BTF = self.layout(nn.relu(dense(self.d_ff, name='inner')(x)), 'BTF')
-        return self.layout(dense(x.shape[-1], name='outer')(hidden_BTF), 'BTD')
+        x_PD = x.reshape(-1, x.shape[-1])
+        hidden_PF = nn.relu(dense(self.d_ff, name='inner')(x_PD))
+        hidden_BTF = self.layout(hidden_PF.reshape(*x.shape[:-1], -1), 'BTF')
+        out_PD = dense(x.shape[-1], name='outer')(hidden_BTF.reshape(-1, self.d_ff))
+        return self.layout(out_PD.reshape(x.shape), 'BTD')
 
 
 class Residual(nn.Module):
@@ -76,7 +80,7 @@ class Residual(nn.Module):
     ) -> jax.Array:
         """Wraps `sublayer`, a function from [B, T, D] to [B, T, D], around `x` [B, T, D]."""
         norm = layer_norm('norm')
-        dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
+        dropout = functools.partial(Dropout(self.dropout_rate), deterministic=deterministic)
         if self.norm == 'pre':
             return x + dropout(sublayer(norm(x))).astype(x.dtype)
         # The sum is taken in float32: a residual stream in bfloat16 loses small updates.
