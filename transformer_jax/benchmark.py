@@ -23,6 +23,7 @@ from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.feed import training_batches
 from transformer_jax.data.prepare import prepare
+from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError
 from transformer_jax.huge_pages import restart_with_huge_pages
@@ -66,8 +67,9 @@ def main(arguments: Sequence[str]) -> None:
     if flags.synthetic is None:
         data = prepare(config.data)
         store, plan, vocab_size = data.store, data.plan, data.vocabulary.size
+        segmentation = data.segmentation
     else:
-        store = synthetic_store(flags.synthetic, config)
+        store, segmentation = synthetic_store(flags.synthetic, config), None
         vocab_size = config.data.vocab_size
         plan = BatchPlan(
             store.source.lengths,
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str]) -> None:
             seed=config.data.seed,
         )
     if 'input' in parts:
-        print(measure_input(store, plan))
+        print(measure_input(store, plan, segmentation))
     if 'compile' in parts or 'train' in parts:
         if 'train' in parts:
             keep_compiled_programs(cache_folder(config.data.cache_dir))
@@ -101,9 +103,11 @@ def synthetic_store(pairs: int, config: Config) -> TokenStore:
     )
 
 
-def measure_input(store: TokenStore, plan: BatchPlan) -> str:
+def measure_input(
+    store: TokenStore, plan: BatchPlan, segmentation: SampledSegmentation | None = None
+) -> str:
     """How fast the feed is, on its own, over shuffled epochs."""
-    feed = training_batches(store, plan, 0)
+    feed = training_batches(store, plan, 0, segmentation=segmentation)
     next(feed)  # the first waits for tf.data to start
     pairs = batches = 0
     begin = time.perf_counter()

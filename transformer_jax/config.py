@@ -148,6 +148,9 @@ class DataConfig:
       vocab_size: pieces of the shared vocabulary, the 256 bytes of the fall-back included.
       character_coverage: share of characters that get a piece of their own; the rest use bytes.
       normalization: SentencePiece's rule: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'.
+      subword_sampling: BPE-dropout (Provilkov et al., 2020): share of merges left out, at random,
+        each time that a training sentence is seen; 0 is off, 0.1 that paper's. With a unigram
+        model in `vocabulary`, the alpha of subword regularisation (Kudo, 2018).
       max_length: most tokens, the end mark included, of either side of a training pair. Longer
         pairs are left out of training, counted and reported; evaluation leaves out nothing.
       tokens_per_batch: source and target positions, each, of one training batch.
@@ -181,6 +184,7 @@ class DataConfig:
     vocab_size: int = 37_000
     character_coverage: float = 1.0
     normalization: str = 'nmt_nfkc'
+    subword_sampling: float = 0.0
     max_length: int = 256
     tokens_per_batch: int = 25_000
     num_buckets: int = 16
@@ -198,6 +202,7 @@ class DataConfig:
         )
         _check_positive('data', self, 'vocab_size', 'tokens_per_batch', 'num_buckets')
         _check_positive('data', self, 'train_size', 'dev_size', 'test_size')
+        _check_rate('data', self, 'subword_sampling')
         _check_not_negative('data', self, 'seed')
         if self.max_length < 2:
             _fail('data.max_length', self.max_length, 'must be at least 2: a token and the end.')

@@ -280,7 +280,9 @@ class _Run:
             filled[: len(ids)] = ids
             return filled[held[len(ids)]]
 
-        feed = training_batches(self.data.store, self.data.plan, self.start, held_ids)
+        feed = training_batches(
+            self.data.store, self.data.plan, self.start, held_ids, self.data.segmentation
+        )
         buckets = {(b.source_length, b.target_length): b for b in programs}
 
         def place(batch: dict[str, np.ndarray]) -> tuple[Bucket, dict[str, jax.Array]]:

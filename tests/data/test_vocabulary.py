@@ -107,3 +107,22 @@ def test_what_is_no_model_and_what_is_not_there(tmp_path):
         Vocabulary.load(tmp_path / 'text')
     with pytest.raises(UserError, match='cannot be read'):
         Vocabulary.load(tmp_path / 'missing')
+
+
+def test_sampled_pieces_spell_the_same_text(vocabulary):
+    texts = ['the cat sleeps', 'le chien dort'] * 10
+    drawn = vocabulary.sample(texts, 0.3, seed=1)
+    assert [vocabulary.decode(ids) for ids in drawn] == texts
+    assert len({tuple(ids) for ids in drawn}) > 4
+
+
+def test_the_seed_determines_the_sampled_pieces(vocabulary):
+    def draw(seed):
+        return [ids.tolist() for ids in vocabulary.sample(['the cat sleeps'] * 10, 0.3, seed)]
+
+    assert draw(1) == draw(1) != draw(2)
+
+
+def test_ids_to_texts_and_back(vocabulary):
+    ids = vocabulary.encode(['the  cat sleeps ', 'où est le chat ?'])
+    assert vocabulary.texts(ids) == ['the cat sleeps', 'où est le chat ?']

@@ -4,16 +4,22 @@ Whole batches go through tf.data, as graph operations only: a batch costs one ga
 """
 
 import logging
+import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
 from transformer_jax.data.batching import Batch, BatchPlan
+from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import Sentences, TokenStore
 
 Arrays = dict[str, np.ndarray]
+Held = Callable[[np.ndarray], np.ndarray]
+# From the batches of an epoch, its number and the first batch wanted of it to their arrays.
+Reader = Callable[[list[Batch], int, int], Iterator[Arrays]]
 _PREFETCH = 8  # batches
 _logger = logging.getLogger('transformer_jax')
 
@@ -22,7 +28,8 @@ def training_batches(
     store: TokenStore,
     plan: BatchPlan,
     start_step: int,
-    held: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    held: Held = np.asarray,
+    segmentation: SampledSegmentation | None = None,
 ) -> Iterator[Arrays]:
     """The batches of the steps from `start_step` (counted from 0) on, without end.
 
@@ -31,38 +38,47 @@ def training_batches(
       plan: which pairs make up which batch.
       start_step: the first step to deliver.
       held: from the pair numbers of a batch to those this process wants, -1 for an empty row.
+      segmentation: draws the pieces of each sentence; None takes them from the store.
 
     Yields:
       'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where there is nothing.
     """
     epoch, first = plan.locate(start_step)
-    read = _reader(store)
-
-    def planned(epoch: int) -> list[Batch]:
-        return [batch._replace(ids=held(batch.ids)) for batch in plan.epoch(epoch)]
-
+    read = _reader(store, held) if segmentation is None else _drawer(segmentation, held)
     with ThreadPoolExecutor(1) as planner:
-        batches = planned(epoch)[first:]
+        batches = plan.epoch(epoch)
         while True:
-            epoch += 1
-            following = planner.submit(planned, epoch)  # while this epoch is trained on
-            yield from read(batches)
-            batches = following.result()
+            following = planner.submit(plan.epoch, epoch + 1)  # while this one is trained on
+            yield from read(batches, epoch, first)
+            batches, epoch, first = following.result(), epoch + 1, 0
 
 
-def _reader(store: TokenStore):
+def _drawer(segmentation: SampledSegmentation, held: Held) -> Reader:
+    def read(batches: list[Batch], epoch: int, first: int) -> Iterator[Arrays]:
+        def draw(index: int) -> Arrays:
+            return segmentation.arrays(batches[index], epoch, index, held)
+
+        yield from _ahead(draw, range(first, len(batches)), threads=os.cpu_count() or 1)
+
+    return read
+
+
+def _reader(store: TokenStore, held: Held) -> Reader:
+    def held_of(batches: list[Batch], first: int) -> list[Batch]:
+        return [batch._replace(ids=held(batch.ids)) for batch in batches[first:]]
+
     try:
         from transformer_jax.data._tensorflow import import_tensorflow
 
         tf = import_tensorflow()
     except ImportError:
         _logger.warning('tensorflow is not installed: a plain thread feeds the batches.')
-        return lambda batches: thread_batches(store, batches)
+        return lambda batches, _, first: thread_batches(store, held_of(batches, first))
     sides = {
         name: (tf.constant(sentences.tokens), tf.constant(sentences.offsets))
         for name, sentences in (('source', store.source), ('target', store.target))
     }
-    return lambda batches: tf_data_batches(sides, batches)
+    return lambda batches, _, first: tf_data_batches(sides, held_of(batches, first))
 
 
 def tf_data_batches(sides, batches: list[Batch]) -> Iterator[Arrays]:
@@ -117,11 +133,16 @@ def thread_batches(store: TokenStore, batches: list[Batch]) -> Iterator[Arrays]:
             'target': side(store.target, batch.bucket.target_length),
         }
 
-    with ThreadPoolExecutor(1) as pool:
-        ahead: deque = deque()
-        for batch in batches:
-            ahead.append(pool.submit(gather, batch))
-            if len(ahead) > _PREFETCH:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+    yield from _ahead(gather, batches, threads=1)
+
+
+def _ahead(make: Callable[[Any], Arrays], items: Iterable, *, threads: int) -> Iterator[Arrays]:
+    """`make` of each item, in order, made ahead of time in threads."""
+    with ThreadPoolExecutor(threads) as pool:
+        made: deque = deque()
+        for item in items:
+            made.append(pool.submit(make, item))
+            if len(made) > _PREFETCH:
+                yield made.popleft().result()
+        while made:
+            yield made.popleft().result()

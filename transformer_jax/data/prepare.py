@@ -8,6 +8,7 @@ from transformer_jax.cache import cache_folder, content_digest
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.corpora import Corpus, open_corpus
+from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
@@ -23,6 +24,7 @@ class Data:
       vocabulary: of both languages.
       store: the tokenised training pairs.
       plan: their batches.
+      segmentation: draws their pieces anew in every batch; None takes those of the store.
       dev: (source, target) text of the dev set.
       test: (source, target) text of the test set.
       fingerprint: hex digest of all of it; equal where the data are, wherever they lie.
@@ -31,6 +33,7 @@ class Data:
     vocabulary: Vocabulary
     store: TokenStore
     plan: BatchPlan
+    segmentation: SampledSegmentation | None
     dev: list[tuple[str, str]]
     test: list[tuple[str, str]]
     fingerprint: str
@@ -59,10 +62,17 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
             f'data.corpus={config.corpus!r} has no training pair with text on both sides: '
             'check its files and columns.'
         )
+    segmentation, lengths = None, (store.source.lengths, store.target.lengths)
+    if config.subword_sampling:
+        segmentation = SampledSegmentation(
+            store, vocabulary, rate=config.subword_sampling, seed=config.seed
+        )
+        lengths = tuple(
+            segmentation.planned_lengths(side, config.max_length) for side in ('source', 'target')
+        )
     try:
         plan = BatchPlan(
-            store.source.lengths,
-            store.target.lengths,
+            *lengths,
             max_length=config.max_length,
             tokens_per_batch=config.tokens_per_batch,
             num_buckets=config.num_buckets,
@@ -81,7 +91,8 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
         )
     digests = [corpus.fingerprint(split) for split in ('train', 'dev', 'test')]
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
-    return Data(vocabulary, store, plan, dev, test, content_digest([*digests, vocabulary.digest]))
+    fingerprint = content_digest([*digests, vocabulary.digest])
+    return Data(vocabulary, store, plan, segmentation, dev, test, fingerprint)
 
 
 def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:

@@ -4,12 +4,16 @@ The model's ids are SentencePiece's, with 0 for padding; a given model file that
 elsewhere, or none, is shifted up by one to make room.
 """
 
+import functools
 import hashlib
 import io
+import itertools
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +22,8 @@ from transformer_jax.errors import UserError
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
+# The seed of SentencePiece is one for all threads.
+_SEEDING = threading.Lock()
 _logger = logging.getLogger('transformer_jax')
 
 
@@ -133,11 +139,37 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Raw texts to int32 ids, each ended by the end mark; on all cores."""
-        ids = self._processor.encode(list(texts), num_threads=-1)
-        return [
-            np.array([*(i + self._shift for i in line), self.eos_id], dtype=np.int32)
-            for line in ids
-        ]
+        return self._with_end(self._processor.encode(list(texts), num_threads=-1))
+
+    def sample(self, texts: Sequence[str], rate: float, seed: int) -> list[np.ndarray]:
+        """As `encode`, with segmentations drawn at random.
+
+        BPE-dropout (Provilkov et al., 2020) for a BPE model; for a unigram model, subword
+        regularisation (Kudo, 2018) with all candidates.
+
+        Args:
+          texts: raw texts.
+          rate: share of merges that are left out; for a unigram model Kudo's alpha, where less is
+            more random.
+          seed: of the draws, from 0 to 2^32 - 1; with the texts it determines them.
+        """
+        import sentencepiece
+
+        def draw() -> list[list[int]]:
+            with _SEEDING:
+                sentencepiece.set_random_generator_seed(seed)
+                self._processor.sample_encode_as_ids(self._words, -1, rate)  # makes the generator
+            return self._processor.encode(
+                list(texts), enable_sampling=True, nbest_size=-1, alpha=rate, num_threads=1
+            )
+
+        # SentencePiece has a generator for each thread and seeds it once, when it is first used.
+        with ThreadPoolExecutor(1) as fresh_thread:
+            return self._with_end(fresh_thread.submit(draw).result())
+
+    def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
+        """Ids as `encode` makes them to texts that have the same ids, normalised."""
+        return self._processor.decode([(ids[:-1] - self._shift).tolist() for ids in sentences])
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text; reads up to the end mark and skips padding."""
@@ -152,6 +184,18 @@ class Vocabulary:
         partial = Path(f'{os.fspath(path)}.partial-{os.getpid()}')
         partial.write_bytes(self.model)
         os.replace(partial, path)
+
+    @functools.cached_property
+    def _words(self) -> str:
+        """Some text that takes merges."""
+        pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
+        return ' '.join(itertools.islice((p for p in pieces if p.isalpha() and len(p) > 1), 8))
+
+    def _with_end(self, lines: list[list[int]]) -> list[np.ndarray]:
+        return [
+            np.array([*(i + self._shift for i in line), self.eos_id], dtype=np.int32)
+            for line in lines
+        ]
 
     def _content(self, ids: Sequence[int]) -> Iterator[int]:
         for i in ids:

@@ -1,0 +1,104 @@
+"""Training pairs segmented anew each time they are seen.
+
+BPE-dropout (Provilkov et al., 2020): the same words in other pieces, drawn from the plan's seed, so
+that step k's batch stays a function of (seed, k).
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from transformer_jax.data.batching import Batch
+from transformer_jax.data.token_store import Sentences, TokenStore, sentences_from
+from transformer_jax.data.vocabulary import Vocabulary
+
+_CHUNK = 10_000  # sentences drawn with one seed when lengths are planned
+_PLANNED = 2  # draws whose longest is the length that a pair is planned with
+_TRIES = 8  # draws that may turn out too long for their batch
+
+
+class SampledSegmentation:
+    """Draws segmentations of a store's sentences.
+
+    Attributes:
+      rate: see `Vocabulary.sample`.
+    """
+
+    def __init__(self, store: TokenStore, vocabulary: Vocabulary, *, rate: float, seed: int):
+        """Wraps a store that `vocabulary` has made, the draws coming from `seed`."""
+        self.rate = rate
+        self._sides = {'source': store.source, 'target': store.target}
+        self._vocabulary, self._seed = vocabulary, seed
+
+    def planned_lengths(self, side: str, max_length: int) -> np.ndarray:
+        """[sentences] int64 lengths to plan with, the longest of a few draws.
+
+        What fits into `max_length` as it is in the store does so here.
+        """
+        sentences = self._sides[side]
+        starts = range(0, len(sentences.lengths), _CHUNK)
+
+        def longest(start: int) -> np.ndarray:
+            texts = self._texts(side, np.arange(start, min(start + _CHUNK, len(sentences.lengths))))
+            draws = [
+                [len(ids) for ids in self._sample(texts, side, 0, start, k)]
+                for k in range(_PLANNED)
+            ]
+            return np.max(draws, axis=0)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            drawn = np.concatenate(list(pool.map(longest, starts)))
+        stored = sentences.lengths
+        return np.maximum(stored, np.minimum(drawn, max_length))
+
+    def arrays(
+        self, batch: Batch, epoch: int, index: int, held: Callable[[np.ndarray], np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """The arrays of a batch, 'source' [rows, S] and 'target' [rows, T], int32.
+
+        A draw that is too long for the batch is drawn again; after some tries the sentence is left
+        as it is in the store.
+
+        Args:
+          batch: of the plan.
+          epoch: whose batch it is.
+          index: of the batch in it.
+          held: from what belongs to each row of the whole batch to the rows wanted, -1 for none.
+        """
+        rows = held(np.where(batch.ids < 0, -1, np.arange(len(batch.ids))))
+        lengths = {'source': batch.bucket.source_length, 'target': batch.bucket.target_length}
+        return {
+            side: self._drawn(side, batch.ids, length, epoch, index).padded(rows, length)
+            for side, length in lengths.items()
+        }
+
+    def _drawn(self, side: str, ids: np.ndarray, length: int, epoch: int, index: int) -> Sentences:
+        """A sentence for each of `ids`; an empty one for -1."""
+        lines = [np.zeros(0, np.int32)] * len(ids)
+        wanted = np.flatnonzero(ids >= 0)
+        texts = dict(zip(wanted, self._texts(side, ids[wanted]), strict=True))
+        for k in range(_TRIES):
+            drawn = self._sample([texts[row] for row in wanted], side, 1 + epoch, index, k)
+            for row, line in zip(wanted, drawn, strict=True):
+                lines[row] = line
+            wanted = np.array([row for row in wanted if len(lines[row]) > length], np.int64)
+            if not len(wanted):
+                break
+        for row in wanted:
+            lines[row] = self._stored(side, ids[row])
+        return sentences_from(lines)
+
+    def _sample(self, texts: list[str], side: str, *place: int) -> list[np.ndarray]:
+        seed = np.random.SeedSequence([self._seed, list(self._sides).index(side), *place])
+        return self._vocabulary.sample(texts, self.rate, int(seed.generate_state(1)[0]))
+
+    def _texts(self, side: str, ids: np.ndarray) -> list[str]:
+        return self._vocabulary.texts([self._stored(side, i) for i in ids])
+
+    def _stored(self, side: str, i: int) -> np.ndarray:
+        sentences = self._sides[side]
+        return np.asarray(
+            sentences.tokens[sentences.offsets[i] : sentences.offsets[i + 1]], np.int32
+        )
