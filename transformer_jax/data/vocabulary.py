@@ -4,16 +4,13 @@ The model's ids are SentencePiece's, with 0 for padding; a given model file that
 elsewhere, or none, is shifted up by one to make room.
 """
 
-import functools
 import hashlib
 import io
-import itertools
 import logging
 import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -155,17 +152,13 @@ class Vocabulary:
         """
         import sentencepiece
 
-        def draw() -> list[list[int]]:
-            with _SEEDING:
-                sentencepiece.set_random_generator_seed(seed)
-                self._processor.sample_encode_as_ids(self._words, -1, rate)  # makes the generator
-            return self._processor.encode(
+        # It makes a thread for these texts, and a generator for the thread, from the last seed set.
+        with _SEEDING:
+            sentencepiece.set_random_generator_seed(seed)
+            ids = self._processor.encode(
                 list(texts), enable_sampling=True, nbest_size=-1, alpha=rate, num_threads=1
             )
-
-        # SentencePiece has a generator for each thread and seeds it once, when it is first used.
-        with ThreadPoolExecutor(1) as fresh_thread:
-            return self._with_end(fresh_thread.submit(draw).result())
+        return self._with_end(ids)
 
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Ids as `encode` makes them to texts that have the same ids, normalised."""
@@ -184,12 +177,6 @@ class Vocabulary:
         partial = Path(f'{os.fspath(path)}.partial-{os.getpid()}')
         partial.write_bytes(self.model)
         os.replace(partial, path)
-
-    @functools.cached_property
-    def _words(self) -> str:
-        """Some text that takes merges."""
-        pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
-        return ' '.join(itertools.islice((p for p in pieces if p.isalpha() and len(p) > 1), 8))
 
     def _with_end(self, lines: list[list[int]]) -> list[np.ndarray]:
         return [
