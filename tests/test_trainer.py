@@ -54,6 +54,21 @@ def test_stopped_twice_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_p
     assert remembered(tmp_path) == remembered(uninterrupted)
 
 
+def test_all_regularisation_resumes_to_the_byte_as_well(tmp_path, monkeypatch):
+    config = tiny(
+        model={'attention_dropout_rate': 0.1, 'activation_dropout_rate': 0.1},
+        data={'subword_sampling': 0.1},
+        optimizer={'r_drop': 5.0, 'ema_decay': 0.9},
+    )
+    train(config, tmp_path / 'whole')
+    stop_at(monkeypatch, 9)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / 'stopped')
+    monkeypatch.undo()
+    train(config, tmp_path / 'stopped')
+    assert remembered(tmp_path / 'stopped') == remembered(tmp_path / 'whole')
+
+
 def test_killed_outright_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
     workdir = tmp_path / 'run'

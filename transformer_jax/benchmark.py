@@ -146,7 +146,8 @@ def measure_steps(config: Config, vocab_size: int, plan: BatchPlan, *, run: bool
     if not run:
         return '\n'.join(lines)
     lines.append('  rows  source  target  target tokens/s')
-    state = init_state(model, optimizer, config.train.seed)
+    with_ema = config.optimizer.ema_decay > 0.0
+    state = init_state(model, optimizer, config.train.seed, with_ema=with_ema)
     state = jax.device_put(state, state_shardings(state, mesh))
     random = np.random.RandomState(0)
     speeds = []

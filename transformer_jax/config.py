@@ -71,7 +71,14 @@ class ModelConfig:
       d_k: width of a head's queries and keys; 0 means d_model / num_heads.
       d_v: width of a head's values; 0 means d_model / num_heads.
       dropout_rate: residual dropout, on each sub-layer's output and on the embedding sum.
-      positions: 'sinusoidal' (section 3.5) or 'learned' (Table 3, row E).
+      attention_dropout_rate: dropout on attention weights, which the paper does not have.
+      activation_dropout_rate: dropout on what the ReLU puts out, which the paper does not have.
+      activation: of the feed-forward: 'relu' (equation 2), 'gelu' or 'swish'.
+      attention_bias: adds a bias to each projection of attention; section 3.2.2 has none.
+      output_bias: adds a bias to the logits; section 3.4 has none.
+      norm_epsilon: added to the variance in layer norm.
+      positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (all sines, then all cosines, as
+        Marian has them) or 'learned' (Table 3, row E).
       max_positions: rows of the learned table; sinusoidal positions have no limit.
       norm: 'post', LayerNorm(x + Sublayer(x)), or 'pre', x + Sublayer(LayerNorm(x)).
       dtype: of the matrix products: 'float32', 'bfloat16', or 'auto', which is bfloat16 on
@@ -87,6 +94,12 @@ class ModelConfig:
     d_k: int = 0
     d_v: int = 0
     dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.0
+    activation_dropout_rate: float = 0.0
+    activation: str = 'relu'
+    attention_bias: bool = False
+    output_bias: bool = False
+    norm_epsilon: float = 1e-6
     positions: str = 'sinusoidal'
     max_positions: int = 1024
     norm: str = 'post'
@@ -98,8 +111,11 @@ class ModelConfig:
         _check_positive('model', self, 'num_layers', 'd_model', 'd_ff', 'num_heads')
         _check_positive('model', self, 'max_positions')
         _check_not_negative('model', self, 'd_k', 'd_v')
+        _check_positive('model', self, 'norm_epsilon')
         _check_rate('model', self, 'dropout_rate')
-        _check_choice('model', self, 'positions', ('sinusoidal', 'learned'))
+        _check_rate('model', self, 'attention_dropout_rate', 'activation_dropout_rate')
+        _check_choice('model', self, 'activation', ('relu', 'gelu', 'swish'))
+        _check_choice('model', self, 'positions', ('sinusoidal', 'sinusoidal_halves', 'learned'))
         _check_choice('model', self, 'norm', ('post', 'pre'))
         _check_choice('model', self, 'dtype', ('auto', 'float32', 'bfloat16'))
         if self.d_model % self.num_heads and not (self.d_k and self.d_v):
@@ -109,7 +125,7 @@ class ModelConfig:
                 f'is not divisible by model.num_heads={self.num_heads}: '
                 'choose a multiple of it, or set model.d_k and model.d_v.',
             )
-        if self.positions == 'sinusoidal' and self.d_model % 2:
+        if self.positions != 'learned' and self.d_model % 2:
             _fail('model.d_model', self.d_model, 'must be even for sinusoidal positions.')
 
     @property
@@ -238,6 +254,10 @@ class OptimizerConfig:
         learning_rate_scale / sqrt(d_model * warmup_steps).
       beta1, beta2, epsilon: Adam's.
       label_smoothing: probability mass spread evenly over the vocabulary.
+      r_drop: R-Drop (Liang et al., 2021): alpha, the weight of the divergence between two passes
+        with different dropout, which doubles the work; 0 is off, 5 that paper's for translation.
+      ema_decay: evaluates and translates with an exponential moving average of the parameters, in
+        which a step's share falls by this factor with each later one; 0 is off.
     """
 
     warmup_steps: int = 4000
@@ -246,11 +266,14 @@ class OptimizerConfig:
     beta2: float = 0.98
     epsilon: float = 1e-9
     label_smoothing: float = 0.1
+    r_drop: float = 0.0
+    ema_decay: float = 0.0
 
     def __post_init__(self):
         _check_types('optimizer', self)
         _check_positive('optimizer', self, 'warmup_steps', 'learning_rate_scale', 'epsilon')
-        _check_rate('optimizer', self, 'beta1', 'beta2', 'label_smoothing')
+        _check_rate('optimizer', self, 'beta1', 'beta2', 'label_smoothing', 'ema_decay')
+        _check_not_negative('optimizer', self, 'r_drop')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,7 +286,8 @@ class TrainConfig:
       log_every: steps between lines in metrics.jsonl.
       eval_every: steps between evaluations on dev; a multiple of checkpoint_every.
       checkpoint_every: steps between checkpoints.
-      keep: latest checkpoints kept, besides the best one.
+      keep: latest checkpoints kept, besides the best.
+      keep_best: checkpoints of the highest dev BLEU kept.
       accumulate_steps: parts that a batch is divided into, one after the other, where the devices
         cannot hold all of it at once; the step is that of the whole batch.
       on_nonfinite: what to do where a loss or a gradient is NaN or infinite: 'stop' the run, or
@@ -278,6 +302,7 @@ class TrainConfig:
     eval_every: int = 5000
     checkpoint_every: int = 1000
     keep: int = 5
+    keep_best: int = 1
     accumulate_steps: int = 1
     on_nonfinite: str = 'stop'
     patience: int = 0
@@ -286,7 +311,7 @@ class TrainConfig:
     def __post_init__(self):
         _check_types('train', self)
         _check_positive('train', self, 'steps', 'log_every', 'eval_every', 'checkpoint_every')
-        _check_positive('train', self, 'keep', 'eval_beam_size', 'accumulate_steps')
+        _check_positive('train', self, 'keep', 'keep_best', 'eval_beam_size', 'accumulate_steps')
         _check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         _check_not_negative('train', self, 'seed', 'patience')
         if self.eval_every % self.checkpoint_every:
@@ -332,7 +357,8 @@ class DecodeConfig:
       max_extra_length: an output has at most this many tokens more than its input.
       max_source_length: most tokens of an input, the end mark included; what is longer is cut and
         reported. 0 is no limit.
-      average_checkpoints: latest checkpoints whose parameters are averaged for translating.
+      average_checkpoints: checkpoints whose parameters are averaged for translating.
+      average: which: the 'latest' (the paper), or the 'best' by dev BLEU.
     """
 
     beam_size: int = 4
@@ -340,10 +366,12 @@ class DecodeConfig:
     max_extra_length: int = 50
     max_source_length: int = 0
     average_checkpoints: int = 5
+    average: str = 'latest'
 
     def __post_init__(self):
         _check_types('decode', self)
         _check_positive('decode', self, 'beam_size', 'average_checkpoints')
+        _check_choice('decode', self, 'average', ('latest', 'best'))
         _check_not_negative(
             'decode', self, 'length_penalty', 'max_extra_length', 'max_source_length'
         )
@@ -370,6 +398,7 @@ _FREE = (
     'train.eval_every',
     'train.checkpoint_every',
     'train.keep',
+    'train.keep_best',
     'train.accumulate_steps',
     'train.on_nonfinite',
     'train.patience',
@@ -400,12 +429,14 @@ class Config:
     decode: DecodeConfig = DecodeConfig()
 
     def __post_init__(self):
-        if self.decode.average_checkpoints > self.train.keep:
+        field = 'keep' if self.decode.average == 'latest' else 'keep_best'
+        kept = getattr(self.train, field)
+        if self.decode.average_checkpoints > kept:
             _fail(
                 'decode.average_checkpoints',
                 self.decode.average_checkpoints,
-                f'asks for more checkpoints than train.keep={self.train.keep} keeps: '
-                'raise train.keep or lower decode.average_checkpoints.',
+                f'asks for more checkpoints than train.{field}={kept} keeps: '
+                f'raise train.{field} or lower decode.average_checkpoints.',
             )
         longest = self.data.max_length
         if self.model.positions == 'learned' and longest > self.model.max_positions:

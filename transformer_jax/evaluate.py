@@ -24,7 +24,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument('--reference', help='reference translations, aligned with --source')
     parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
     parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
-    parser.add_argument('--checkpoints', type=int, help='latest ones to average')
+    parser.add_argument('--checkpoints', type=int, help='how many to average')
+    parser.add_argument(
+        '--average', choices=('latest', 'best'), help='which checkpoints to average'
+    )
     flags = parser.parse_args(arguments)
     if (flags.source is None) != (flags.reference is None):
         raise UserError('--source and --reference belong together: give both or neither.')
@@ -33,7 +36,9 @@ def main(arguments: Sequence[str]) -> None:
     if flags.source is not None:
         pairs = _read_pairs(flags.source, flags.reference)
     keep_compiled_programs(cache_folder())
-    translator = Translator.load(flags.workdir, checkpoints=flags.checkpoints)
+    translator = Translator.load(
+        flags.workdir, checkpoints=flags.checkpoints, average=flags.average
+    )
     if pairs is None:
         pairs = list(open_corpus(translator.config.data).pairs('test'))
     sources, references = zip(*pairs, strict=True)

@@ -73,7 +73,8 @@ def compile_steps(
     """
     model = Transformer(config.model, vocab_size, MeshLayout(mesh))
     optimizer = make_optimizer(config.optimizer, config.model.d_model)
-    abstract = jax.eval_shape(functools.partial(init_state, model, optimizer, 0))
+    with_ema = config.optimizer.ema_decay > 0.0
+    abstract = jax.eval_shape(functools.partial(init_state, model, optimizer, 0, with_ema=with_ema))
     shardings = state_shardings(abstract, mesh)
     step = jax.jit(
         functools.partial(
@@ -83,6 +84,8 @@ def compile_steps(
             label_smoothing=config.optimizer.label_smoothing,
             seed=config.train.seed,
             accumulate_steps=config.train.accumulate_steps,
+            r_drop=config.optimizer.r_drop,
+            ema_decay=config.optimizer.ema_decay,
         ),
         in_shardings=(shardings, batch_sharding(mesh)),
         out_shardings=shardings,

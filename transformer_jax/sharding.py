@@ -26,7 +26,9 @@ from transformer_jax.model import Layout
 PARAMETER_DIMENSIONS: tuple[tuple[str, str], ...] = (
     ('embedding', 'VD'),
     ('positions/table', '-D'),
+    ('output_bias', '-'),
     ('(self|cross)_attention/(query|key|value)', 'DNH'),
+    ('(self|cross)_attention/(query|key|value)_bias', 'NH'),
     ('(self|cross)_attention/output', 'NHD'),
     ('inner/kernel', 'DF'),
     ('inner/bias', 'F'),

@@ -101,6 +101,12 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
 
 def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
     """What the folder says of its run; a UserError if that is not the run of `config`."""
+    average = folder.read_average()
+    if average is not None:
+        raise UserError(
+            f'workdir={str(folder.path)!r} holds averaged weights, which cannot be trained: '
+            f'go on in {average["workdir"]!r}, or choose another --workdir.'
+        )
     saved = folder.read_config()
     differences = [] if saved is None else config.differences(saved[0])
     if differences:
@@ -142,10 +148,18 @@ class _Run:
             config.optimizer.warmup_steps,
             config.optimizer.learning_rate_scale,
         )
-        initialise = functools.partial(init_state, model, optimizer, config.train.seed)
+        initialise = functools.partial(
+            init_state,
+            model,
+            optimizer,
+            config.train.seed,
+            with_ema=config.optimizer.ema_decay > 0.0,
+        )
         shardings = state_shardings(jax.eval_shape(initialise), mesh)
         state = jax.jit(initialise, out_shardings=shardings)()
-        self.checkpoints = Checkpoints(folder.checkpoints, keep=config.train.keep)
+        self.checkpoints = Checkpoints(
+            folder.checkpoints, keep=config.train.keep, keep_best=config.train.keep_best
+        )
         restored = self.checkpoints.restore_latest(state)
         self.state = state if restored is None else restored
         self.start = int(self.state.step)
@@ -212,9 +226,9 @@ class _Run:
         _logger.info('%s', preflight_report(programs, plan, speed, left))
         _logger.info('Compiling the evaluation.')
         sources, _ = zip(*self.data.dev, strict=True)
-        translator = self._translator(self.state.params)
+        translator = self._translator(self.state.weights)
         translator.prepare(sources, beam_size=config.train.eval_beam_size)
-        self.corpus_loss.prepare(self.state.params, self.data.dev)
+        self.corpus_loss.prepare(self.state.weights, self.data.dev)
         checksums(self.state)
         self.learning_rate(np.int32(self.start))
         self._new_window()
@@ -352,7 +366,7 @@ class _Run:
     def _evaluate(self, step: int) -> dict[str, float]:
         """Dev loss and dev BLEU; the record is on disk before the checkpoint it belongs to."""
         loss, scores, _ = self._score(
-            self.state.params, self.data.dev, beam_size=self.config.train.eval_beam_size
+            self.state.weights, self.data.dev, beam_size=self.config.train.eval_beam_size
         )
         record = {
             'step': step,
@@ -394,8 +408,11 @@ class _Run:
         return max(bleu[-patience:]) <= max(bleu[:-patience])
 
     def _results(self, step: int) -> dict[str, Any]:
+        decode = self.config.decode
         params, steps = self.checkpoints.average(
-            self.config.decode.average_checkpoints, like=self.state.params
+            self.checkpoints.ranked(decode.average),
+            decode.average_checkpoints,
+            like=self.state.weights,
         )
         _logger.info('Scoring the test set with the mean of checkpoints %s.', steps)
         loss, scores, outputs = self._score(

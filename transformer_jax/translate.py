@@ -36,7 +36,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument('--top_k', type=int, default=0, help='of --sample (default: 0, all)')
     parser.add_argument('--top_p', type=float, default=1.0, help='of --sample (default: 1, all)')
     parser.add_argument('--seed', type=int, default=0, help='of --sample (default: 0)')
-    parser.add_argument('--checkpoints', type=int, help='latest ones to average')
+    parser.add_argument('--checkpoints', type=int, help='how many to average')
+    parser.add_argument(
+        '--average', choices=('latest', 'best'), help='which checkpoints to average'
+    )
     flags = parser.parse_args(arguments)
 
     sampling = None
@@ -45,7 +48,9 @@ def main(arguments: Sequence[str]) -> None:
     with contextlib.ExitStack() as stack:
         source = _open_input(flags.input, stack)
         keep_compiled_programs(cache_folder())
-        translator = Translator.load(flags.workdir, checkpoints=flags.checkpoints)
+        translator = Translator.load(
+            flags.workdir, checkpoints=flags.checkpoints, average=flags.average
+        )
         options = {
             'beam_size': flags.beam_size,
             'length_penalty': flags.length_penalty,

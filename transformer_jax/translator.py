@@ -119,12 +119,21 @@ class Translator:
         self.params = jax.device_put(params, state_shardings(params, self.mesh))
 
     @classmethod
-    def load(cls, workdir: str | os.PathLike[str], *, checkpoints: int | None = None):
+    def load(
+        cls,
+        workdir: str | os.PathLike[str],
+        *,
+        checkpoints: int | None = None,
+        average: str | None = None,
+        steps: Sequence[int] | None = None,
+    ):
         """Loads a trained model from its work directory.
 
         Args:
           workdir: the folder.
-          checkpoints: latest ones to average; None takes decode.average_checkpoints of its config.
+          checkpoints: how many to average; None takes decode.average_checkpoints of its config.
+          average: which, the 'latest' or the 'best'; None takes decode.average of its config.
+          steps: average the checkpoints of these steps instead.
 
         Raises:
           UserError: if nothing has been trained there.
@@ -143,7 +152,16 @@ class Translator:
             raise UserError(f'checkpoints={checkpoints} must be 1 or more.')
         manager = Checkpoints(folder.checkpoints, read_only=True)
         try:
-            params, steps = manager.average(checkpoints or config.decode.average_checkpoints)
+            there = manager.steps()
+            if steps is not None and not set(steps) <= set(there):
+                raise UserError(
+                    f'steps={",".join(map(str, steps))} are not all saved in {str(workdir)!r}: '
+                    f'choose among {", ".join(map(str, there))}.'
+                )
+            params, used = manager.average(
+                manager.ranked(average or config.decode.average) if steps is None else steps,
+                (checkpoints or config.decode.average_checkpoints) if steps is None else None,
+            )
         except FileNotFoundError as error:
             raise UserError(
                 f'workdir={str(workdir)!r} holds no readable checkpoint yet: '
@@ -152,7 +170,7 @@ class Translator:
         finally:
             manager.close()
         vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-        return cls(config, vocabulary, params, steps)
+        return cls(config, vocabulary, params, used)
 
     def __call__(self, text: str | Sequence[str], **options: Any) -> Any:
         """Translates a text to a text, or a list of texts to a list of texts.

@@ -6,6 +6,7 @@ checkpoints/        orbax
 metrics.jsonl       one JSON object a line
 tensorboard/        the same for TensorBoard
 results.json        what the finished run reached
+average.json        of averaged weights: from where, and from which steps
 lock                held by the process that trains here
 """
 
@@ -144,16 +145,27 @@ class Workdir:
         saved = {'config': config.to_dict(), 'data_fingerprint': data_fingerprint}
         self._write_json('config.json', saved)
 
+    def read_average(self) -> dict[str, Any] | None:
+        """What the weights here are the mean of; None where they are those of a training."""
+        return self._read_json('average.json')
+
+    def write_average(self, average: dict[str, Any]) -> None:
+        """Writes average.json, whole or not at all."""
+        self._write_json('average.json', average)
+
     def read_results(self) -> dict[str, Any] | None:
         """What the finished run reached; None where it has not finished."""
-        try:
-            return json.loads((self.path / 'results.json').read_text(encoding='utf-8'))
-        except (OSError, ValueError):
-            return None
+        return self._read_json('results.json')
 
     def write_results(self, results: dict[str, Any]) -> None:
         """Writes results.json, whole or not at all."""
         self._write_json('results.json', results)
+
+    def _read_json(self, name: str) -> Any:
+        try:
+            return json.loads((self.path / name).read_text(encoding='utf-8'))
+        except (OSError, ValueError):
+            return None
 
     def _write_json(self, name: str, value: Any) -> None:
         partial = self.path / f'{name}.partial'

@@ -1,5 +1,7 @@
 """Attention against equation 1 worked out by hand, and the promises of its masks and its cache."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -235,3 +237,35 @@ def test_bfloat16_scores_reach_the_softmax_unrounded():
     key = one_head([[256.0, 0.0, 0.0, 0.0], [256.0, 1.0, 0.0, 0.0]]).astype(jnp.bfloat16)
     _, weights = dot_product_attention(query, key, key)
     np.testing.assert_allclose(weights[0, 0, 0, 1] / weights[0, 0, 0, 0], np.e, rtol=1e-3)
+
+
+def test_dropout_falls_on_the_weights_alone():
+    x = normal(0, 1, 4, 8)
+    module = MultiHeadAttention(num_heads=2, dropout_rate=0.5)
+    variables = module.init(jax.random.key(0), x)
+    rngs = {'dropout': jax.random.key(1)}
+    drop = functools.partial(module.apply, variables, x, rngs=rngs, mutable=['intermediates'])
+    (dropped, _), seen = drop(deterministic=False)
+    (whole, _), seen_whole = drop(deterministic=True)
+    assert not np.allclose(dropped, whole)
+    # What is shown to those who ask are the weights themselves.
+    np.testing.assert_array_equal(*map(jax.tree.leaves, (seen, seen_whole)))
+
+
+def test_biases_are_added_to_each_projection():
+    x = normal(0, 1, 3, 8)
+    plain, biased = (MultiHeadAttention(num_heads=2, use_bias=b) for b in (False, True))
+    params = biased.init(jax.random.key(0), x)['params']
+    assert {name for name in params if name.endswith('_bias')} == {
+        'query_bias',
+        'key_bias',
+        'value_bias',
+        'output_bias',
+    }
+    np.testing.assert_allclose(
+        biased.apply({'params': params}, x)[0], plain.apply({'params': params}, x)[0], atol=1e-6
+    )
+    # A bias on the values of every key passes the softmax as it is; so does that of the output.
+    moved = params | {'value_bias': jnp.ones((2, 4)), 'output_bias': jnp.full(8, 3.0)}
+    expected = plain.apply({'params': params}, x)[0] + params['output'].sum((0, 1))[None, None] + 3
+    np.testing.assert_allclose(biased.apply({'params': moved}, x)[0], expected, atol=1e-5)

@@ -57,7 +57,7 @@ def test_feed_forward_by_hand():
 def test_residual_by_hand(norm):
     # LayerNorm([1, 3]) = [-1, 1]; the sub-layer is 10 times what it is given.
     x = jnp.array([[[1.0, 3.0]]])
-    module = Residual(0.0, norm)
+    module = Residual(ModelConfig(dropout_rate=0.0, norm=norm))
     variables = {
         'params': {'norm': {'scale': jnp.array([1.0, 2.0]), 'bias': jnp.array([0.0, 5.0])}}
     }
@@ -71,7 +71,7 @@ def test_post_norm_residual_adds_in_float32():
     # 256 + 1 is 256 in bfloat16, and a vector without variance would be normalised to 0.
     x = jnp.array([[[256.0, 256.0]]])
     sublayer_output = jnp.array([[[1.0, 0.0]]], jnp.bfloat16)
-    output, _ = Residual(0.0).init_with_output(
+    output, _ = Residual(ModelConfig(dropout_rate=0.0)).init_with_output(
         jax.random.key(0, impl='rbg'), x, lambda y: sublayer_output, deterministic=True
     )
     assert output.dtype == jnp.float32
@@ -80,7 +80,7 @@ def test_post_norm_residual_adds_in_float32():
 
 def test_dropout_falls_on_what_the_sublayer_gives_and_never_on_the_path_past_it():
     x = normal(0, 2, 20, 50)
-    output = Residual(0.25, 'pre').apply(
+    output = Residual(ModelConfig(dropout_rate=0.25, norm='pre')).apply(
         {'params': {'norm': {'scale': jnp.ones(50), 'bias': jnp.zeros(50)}}},
         x,
         lambda y: jnp.full_like(y, 3.0),
@@ -94,7 +94,7 @@ def test_dropout_falls_on_what_the_sublayer_gives_and_never_on_the_path_past_it(
 
 
 def test_post_norm_drops_before_it_adds_and_normalises():
-    output = Residual(0.5, 'post').apply(
+    output = Residual(ModelConfig(dropout_rate=0.5)).apply(
         {'params': {'norm': {'scale': jnp.ones(1000), 'bias': jnp.zeros(1000)}}},
         jnp.zeros((1, 1, 1000)),
         jnp.ones_like,
@@ -199,3 +199,28 @@ def test_a_layer_is_a_plain_linen_module_with_plain_parameters():
             'feed_forward_residual': {'norm': {'scale': (16,), 'bias': (16,)}},
         }
     }
+
+
+@pytest.mark.parametrize(
+    ('activation', 'at_1'), [('relu', 1.0), ('gelu', 0.8413447), ('swish', 0.7310586)]
+)
+def test_activations_by_hand(activation, at_1):
+    # x · Phi(x) and x · sigmoid(x) at 1.
+    params = {name: {'kernel': jnp.eye(1), 'bias': jnp.zeros(1)} for name in ('inner', 'outer')}
+    module = FeedForward(d_ff=1, activation=activation)
+    output = module.apply({'params': params}, jnp.ones((1, 1, 1)))
+    assert float(output[0, 0, 0]) == pytest.approx(at_1, abs=1e-6)
+
+
+def test_dropout_of_the_inner_layer():
+    params = {
+        'inner': {'kernel': jnp.ones((1, 1000)), 'bias': jnp.zeros(1000)},
+        'outer': {'kernel': jnp.ones((1000, 1)) / 1000, 'bias': jnp.zeros(1)},
+    }
+    output = FeedForward(d_ff=1000, dropout_rate=0.5).apply(
+        {'params': params},
+        jnp.ones((1, 1, 1)),
+        deterministic=False,
+        rngs={'dropout': jax.random.key(0)},
+    )
+    assert 0.9 < float(output[0, 0, 0]) < 1.1 and float(output[0, 0, 0]) != 1.0

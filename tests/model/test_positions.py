@@ -67,3 +67,9 @@ def test_odd_width_is_an_error():
 def test_works_on_a_traced_position():
     step = jax.jit(lambda position: sinusoidal_positions(position, 4))
     np.testing.assert_allclose(step(jnp.int32(1))[0], 0.84147098, atol=1e-6)
+
+
+def test_halves_are_the_same_columns_in_another_order():
+    positions = jnp.arange(7)
+    in_turn, halves = (sinusoidal_positions(positions, 6, halves=h) for h in (False, True))
+    np.testing.assert_array_equal(halves, in_turn[:, [0, 2, 4, 1, 3, 5]])

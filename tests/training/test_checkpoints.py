@@ -20,6 +20,7 @@ def state(step, devices=None):
             # Numbers that cannot be compressed lie on disk as they are.
             'b': jax.random.normal(jax.random.key(step), (64, 64)),
         },
+        ema=None,
         opt_state=({'mu': jnp.full((64, 8), step / 3)}, jnp.int32(step)),
         window=Window(
             LossSums(jnp.float32(step), jnp.float32(0.5), jnp.int32(9)), jnp.int32(1), jnp.int32(3)
@@ -58,6 +59,12 @@ def test_an_empty_folder_restores_nothing(tmp_path):
 def test_the_latest_and_the_best_are_kept(tmp_path):
     save(tmp_path / 'c', [1, 2, 3, 4, 5], keep=2, at_2=30.0, at_4=20.0)
     assert Checkpoints(tmp_path / 'c').steps() == [2, 4, 5]
+
+
+def test_the_best_is_kept_by_a_run_that_goes_on(tmp_path):
+    save(tmp_path / 'c', [1, 2, 3], keep=1, at_2=30.0, at_3=20.0)
+    save(tmp_path / 'c', [4, 5], keep=1, at_4=10.0)
+    assert Checkpoints(tmp_path / 'c').steps() == [2, 5]
 
 
 @pytest.mark.parametrize(('saved_on', 'restored_on'), [(1, 8), (8, 1)])
@@ -108,9 +115,14 @@ def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):
     assert same(manager.restore_latest(state(0)), state(5))
 
 
+def mean(path, count, which='latest'):
+    manager = Checkpoints(path, read_only=True)
+    return manager.average(manager.ranked(which), count)
+
+
 def test_the_mean_of_the_latest(tmp_path):
     save(tmp_path / 'c', [1, 2, 6])
-    params, steps = Checkpoints(tmp_path / 'c', read_only=True).average(2)
+    params, steps = mean(tmp_path / 'c', 2)
     assert steps == [2, 6]
     assert np.unique(params['a']).tolist() == [4.0]
     assert params['a'].dtype == np.float32
@@ -121,10 +133,45 @@ def test_the_mean_leaves_out_what_is_damaged(tmp_path):
     for file in (tmp_path / 'c' / '6').rglob('*'):
         if file.is_file():
             cut(file)
-    assert Checkpoints(tmp_path / 'c', read_only=True).average(2)[1] == [1, 3]
+    assert mean(tmp_path / 'c', 2)[1] == [1, 3]
 
 
 def test_the_mean_of_nothing(tmp_path):
     (tmp_path / 'c').mkdir()
     with pytest.raises(FileNotFoundError, match='no readable checkpoint'):
-        Checkpoints(tmp_path / 'c', read_only=True).average(2)
+        mean(tmp_path / 'c', 2)
+
+
+def test_the_mean_of_the_best(tmp_path):
+    save(tmp_path / 'c', [1, 2, 6, 7], keep=4, at_1=20.0, at_2=30.0, at_6=10.0)
+    params, steps = mean(tmp_path / 'c', 2, 'best')
+    assert steps == [1, 2]
+    assert np.unique(params['a']).tolist() == [1.5]
+
+
+def test_so_many_of_the_best_are_kept(tmp_path):
+    manager = Checkpoints(tmp_path / 'c', keep=1, keep_best=2)
+    for step, bleu in [(1, 20.0), (2, 30.0), (3, 25.0), (4, 10.0)]:
+        manager.save(state(step), {'bleu': bleu})
+    manager.close()
+    assert Checkpoints(tmp_path / 'c').steps() == [2, 3, 4]
+
+
+def test_a_moving_average_is_restored_and_is_what_is_averaged(tmp_path):
+    def with_ema(step):
+        return state(step).replace(ema={'a': jnp.full((64, 8), 10.0 * step)})
+
+    manager = Checkpoints(tmp_path / 'c', keep=2)
+    for step in (1, 2):
+        manager.save(with_ema(step))
+    manager.wait()
+    assert same(manager.restore_latest(with_ema(0)), with_ema(2))
+    assert np.unique(mean(tmp_path / 'c', 2)[0]['a']).tolist() == [15.0]
+
+
+def test_weights_alone_are_saved_and_read(tmp_path):
+    manager = Checkpoints(tmp_path / 'c')
+    manager.save_weights(7, {'a': np.ones((4, 4), np.float32)})
+    manager.close()
+    params, steps = mean(tmp_path / 'c', 5)
+    assert steps == [7] and np.unique(params['a']).tolist() == [1.0]

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer_jax.training.loss import LossSums, label_smoothed_loss
+from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 
 LOGITS = jnp.log(jnp.array([[[0.1, 0.2, 0.7], [0.25, 0.25, 0.5]]]))
 
@@ -42,3 +42,13 @@ def test_a_batch_of_padding_has_finite_gradients():
 def test_sums_add():
     total = LossSums.zero() + LossSums(jnp.float32(1), jnp.float32(2), jnp.int32(3))
     assert [float(x) for x in total + total] == [2.0, 4.0, 6.0]
+
+
+def test_divergence_by_hand():
+    # P = (0.5, 0.5), Q = (0.9, 0.1): the mean of KL(P || Q) and KL(Q || P).
+    p, q = (jnp.log(jnp.array([[row, row]])) for row in ([0.5, 0.5], [0.9, 0.1]))
+    forth = 0.5 * np.log(0.5 / 0.9) + 0.5 * np.log(0.5 / 0.1)
+    back = 0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5)
+    found = symmetric_divergence(p, q, jnp.array([[1, 0]]))  # the second position is padding
+    assert float(found) == pytest.approx((forth + back) / 2, rel=1e-5)
+    assert float(symmetric_divergence(p, p, jnp.array([[1, 1]]))) == 0.0

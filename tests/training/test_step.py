@@ -8,6 +8,7 @@ import pytest
 
 from transformer_jax.config import ModelConfig, OptimizerConfig
 from transformer_jax.model import Transformer
+from transformer_jax.training.loss import symmetric_divergence
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
 from transformer_jax.training.step import eval_step, shift_right, train_step
@@ -136,3 +137,49 @@ def test_a_step_that_is_not_finite_is_left_out_and_noted(state):
 def test_finite_steps_are_all_taken(state):
     window = step()(state, BATCH).window
     assert (int(window.skipped), int(window.first_skipped)) == (0, 0)
+
+
+def regularised(state, batch=BATCH, dropout_rate=0.0, **options):
+    options |= {'model': model(dropout_rate), 'optimizer': OPTIMIZER, 'label_smoothing': 0.1}
+    return jax.jit(functools.partial(train_step, seed=0, **options))(state, batch)
+
+
+def test_two_passes_that_agree_are_one(state):
+    once, twice = regularised(state), regularised(state, r_drop=5.0)
+    assert close(once.opt_state[0].mu, twice.opt_state[0].mu, 1e-6)
+    assert float(once.window.sums.loss) == pytest.approx(float(twice.window.sums.loss), rel=1e-5)
+    assert int(twice.window.sums.tokens) == int(once.window.sums.tokens)
+
+
+def test_r_drop_brings_two_passes_together(state):
+    def divergence(state):
+        def logits(seed):
+            return model(0.3).apply(
+                {'params': state.params},
+                BATCH['source'],
+                shift_right(BATCH['target']),
+                deterministic=False,
+                rngs={'dropout': jax.random.key(seed)},
+            )
+
+        pairs = [(logits(2 * k), logits(2 * k + 1)) for k in range(20)]
+        return sum(float(symmetric_divergence(*pair, BATCH['target'])) for pair in pairs)
+
+    without, with_it = state, state
+    for _ in range(10):
+        without = step(0.3)(without, BATCH)
+        with_it = regularised(with_it, dropout_rate=0.3, r_drop=20.0)
+    assert divergence(with_it) < 0.7 * divergence(without)
+
+
+def test_the_moving_average_by_hand(state):
+    start = init_state(model(), OPTIMIZER, seed=0, with_ema=True)
+    first = regularised(start, ema_decay=0.2)
+    second = regularised(first, ema_decay=0.2)
+    # The first decays are 1/10 and 2/11, as both are below 0.2.
+    expected = jax.tree.map(lambda a, b: a / 10 + 0.9 * b, start.params, first.params)
+    assert close(first.ema, expected, 1e-6)
+    expected = jax.tree.map(lambda a, b: (2 * a + 9 * b) / 11, expected, second.params)
+    assert close(second.ema, expected, 1e-6)
+    assert equal(second.params, step()(step()(state, BATCH), BATCH).params)
+    assert second.weights is second.ema and state.weights is state.params

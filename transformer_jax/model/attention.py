@@ -1,5 +1,7 @@
 """Scaled dot-product and multi-head attention (paper, section 3.2)."""
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -7,6 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.layout import Layout
 
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
@@ -44,7 +47,11 @@ def causal_mask(length: int) -> jax.Array:
 
 
 def dot_product_attention(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array | None = None
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None = None,
+    dropout: Callable[[jax.Array], jax.Array] = lambda weights: weights,
 ) -> tuple[jax.Array, jax.Array]:
     """softmax(Q K^T / sqrt(d_k)) V (equation 1), with the softmax in float32.
 
@@ -54,9 +61,11 @@ def dot_product_attention(
       value: [B, S, N, Hv] values.
       mask: bool, broadcastable to [B, N, T, S]; True where the query may look. A query that may
         look nowhere gets zeros, never NaN.
+      dropout: applied to the attention weights; the paper has none there.
 
     Returns:
-      The attended values [B, T, N, Hv] and the attention weights [B, N, T, S] (float32).
+      The attended values [B, T, N, Hv] and the attention weights [B, N, T, S] (float32), those
+      before dropout.
     """
     scores_BNTS = jnp.einsum('BTNH,BSNH->BNTS', query, key, preferred_element_type=jnp.float32) * (
         query.shape[-1] ** -0.5
@@ -69,7 +78,8 @@ def dot_product_attention(
         low = jnp.finfo(jnp.float32).min
         weights_BNTS = jax.nn.softmax(jnp.where(mask, scores_BNTS, low), axis=-1)
         weights_BNTS = jnp.where(mask, weights_BNTS, 0.0)
-    output_BTNH = jnp.einsum('BNTS,BSNH->BTNH', weights_BNTS.astype(value.dtype), value)
+    dropped_BNTS = dropout(weights_BNTS).astype(value.dtype)
+    output_BTNH = jnp.einsum('BNTS,BSNH->BTNH', dropped_BNTS, value)
     return output_BTNH, weights_BNTS
 
 
@@ -86,13 +96,15 @@ class KVCache(NamedTuple):
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention (section 3.2.2); its projections have no bias, as in the paper.
+    """Multi-head attention (section 3.2.2).
 
     Attributes:
       num_heads: N.
       key_size: H of queries and keys, d_k in the paper; None means D / N.
       value_size: H of values, d_v in the paper; None means D / N.
       dtype: of the matrix products; parameters and softmax are float32.
+      use_bias: adds a bias to each projection; the paper has none.
+      dropout_rate: of the attention weights; the paper has none.
       layout: where weights and heads lie on the devices.
 
     The attention weights [B, N, T, S] are sown as 'attention_weights' in the collection
@@ -103,6 +115,8 @@ class MultiHeadAttention(nn.Module):
     key_size: int | None = None
     value_size: int | None = None
     dtype: jnp.dtype = jnp.float32
+    use_bias: bool = False
+    dropout_rate: float = 0.0
     layout: Layout = Layout()
 
     @nn.compact
@@ -112,6 +126,7 @@ class MultiHeadAttention(nn.Module):
         memory: jax.Array | KVCache | None = None,
         mask: jax.Array | None = None,
         *,
+        deterministic: bool = True,
         cache: KVCache | None = None,
         position: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache]:
@@ -122,6 +137,7 @@ class MultiHeadAttention(nn.Module):
           memory: [B, S, D] what is looked at, or the `KVCache` an earlier call made of it; None
             for self-attention.
           mask: bool, broadcastable to [B, N, T, S], True where a query may look.
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
           cache: for self-attention one position at a time (T = 1): keys and values so far.
           position: int32 scalar, where in `cache` this position goes; positions after it are not
             looked at.
@@ -154,7 +170,11 @@ class MultiHeadAttention(nn.Module):
             # As one product of matrices: with the letters apart XLA's gradients are slower on CPUs.
             x_PD = x_BTD.astype(self.dtype).reshape(-1, model_size)
             heads = x_PD @ kernel_DNH.reshape(model_size, -1)
-            return self.layout(heads.reshape(*x_BTD.shape[:2], *shape[1:]), 'BTNH')
+            x_BTNH = heads.reshape(*x_BTD.shape[:2], *shape[1:])
+            if self.use_bias:
+                bias_NH = self.param(f'{name}_bias', nn.initializers.zeros, shape[1:], jnp.float32)
+                x_BTNH += bias_NH[None, None].astype(self.dtype)
+            return self.layout(x_BTNH, 'BTNH')
 
         query_BTNH = project('query', x, key_size)
         if isinstance(memory, KVCache):
@@ -169,11 +189,20 @@ class MultiHeadAttention(nn.Module):
             )
             mask = (jnp.arange(seen.key.shape[1]) <= position)[None, None, None, :]
 
-        output_BTNH, weights_BNTS = dot_product_attention(query_BTNH, seen.key, seen.value, mask)
+        output_BTNH, weights_BNTS = dot_product_attention(
+            query_BTNH,
+            seen.key,
+            seen.value,
+            mask,
+            functools.partial(Dropout(self.dropout_rate), deterministic=deterministic),
+        )
         self.sow('intermediates', 'attention_weights', weights_BNTS)
         shape = (self.num_heads, value_size, model_size)
         kernel_NHD = self.param('output', output_init, shape, jnp.float32)
         kernel_NHD = self.layout(kernel_NHD.astype(self.dtype), 'NHD')
         heads = output_BTNH.reshape(-1, self.num_heads * value_size)
         out_PD = heads @ kernel_NHD.reshape(-1, model_size)
+        if self.use_bias:
+            bias_D = self.param('output_bias', nn.initializers.zeros, (model_size,), jnp.float32)
+            out_PD += bias_D[None].astype(self.dtype)
         return self.layout(out_PD.reshape(x.shape), 'BTD'), seen

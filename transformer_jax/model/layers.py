@@ -12,6 +12,12 @@ from transformer_jax.model.attention import KVCache, MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.layout import Layout
 
+_ACTIVATIONS = {
+    'relu': nn.relu,
+    'gelu': functools.partial(nn.gelu, approximate=False),
+    'swish': nn.swish,
+}
+
 
 def compute_dtype(config: ModelConfig) -> jnp.dtype:
     """The dtype of matrix products: 'auto' is bfloat16 on accelerators, float32 on the CPU."""
@@ -20,9 +26,9 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
     return jnp.dtype(config.dtype)
 
 
-def layer_norm(name: str | None = None) -> nn.LayerNorm:
+def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
     """Layer norm in float32, whatever the compute dtype."""
-    return nn.LayerNorm(epsilon=1e-6, dtype=jnp.float32, name=name)
+    return nn.LayerNorm(epsilon=config.norm_epsilon, dtype=jnp.float32, name=name)
 
 
 def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttention:
@@ -32,6 +38,8 @@ def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttent
         config.key_size,
         config.value_size,
         compute_dtype(config),
+        config.attention_bias,
+        config.attention_dropout_rate,
         layout,
         name=name,
     )
@@ -43,45 +51,60 @@ class FeedForward(nn.Module):
     Attributes:
       d_ff: F, the inner width.
       dtype: of the matrix products.
+      activation: 'relu', or 'gelu' or 'swish' in its place.
+      dropout_rate: of what the activation puts out; the paper has none.
       layout: where weights and the inner activations lie on the devices.
     """
 
     d_ff: int
     dtype: jnp.dtype = jnp.float32
+    activation: str = 'relu'
+    dropout_rate: float = 0.0
     layout: Layout = Layout()
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """[B, T, D] to [B, T, D], each position by itself."""
+    def __call__(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        """[B, T, D] to [B, T, D], each position by itself; see `Residual` for `deterministic`."""
         dense = functools.partial(
             nn.Dense, dtype=self.dtype, kernel_init=nn.initializers.xavier_uniform()
         )
         x_PD = x.reshape(-1, x.shape[-1])
-        hidden_PF = nn.relu(dense(self.d_ff, name='inner')(x_PD))
+        hidden_PF = _ACTIVATIONS[self.activation](dense(self.d_ff, name='inner')(x_PD))
         hidden_BTF = self.layout(hidden_PF.reshape(*x.shape[:-1], -1), 'BTF')
+        hidden_BTF = Dropout(self.dropout_rate)(hidden_BTF, deterministic=deterministic)
         out_PD = dense(x.shape[-1], name='outer')(hidden_BTF.reshape(-1, self.d_ff))
         return self.layout(out_PD.reshape(x.shape), 'BTD')
+
+
+def feed_forward(config: ModelConfig, layout: Layout, name: str) -> FeedForward:
+    """Feed-forward sub-layer of the config's sizes."""
+    return FeedForward(
+        config.d_ff,
+        compute_dtype(config),
+        config.activation,
+        config.activation_dropout_rate,
+        layout,
+        name=name,
+    )
 
 
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))), or x + Dropout(Sublayer(LayerNorm(x))) for 'pre'.
 
     Attributes:
-      dropout_rate: of the residual dropout (section 5.4).
-      norm: 'post' (the paper) or 'pre'.
+      config: `dropout_rate` (section 5.4), and `norm`, which is 'post' (the paper) or 'pre'.
     """
 
-    dropout_rate: float
-    norm: str = 'post'
+    config: ModelConfig
 
     @nn.compact
     def __call__(
         self, x: jax.Array, sublayer: Callable[[jax.Array], jax.Array], *, deterministic: bool
     ) -> jax.Array:
         """Wraps `sublayer`, a function from [B, T, D] to [B, T, D], around `x` [B, T, D]."""
-        norm = layer_norm('norm')
-        dropout = functools.partial(Dropout(self.dropout_rate), deterministic=deterministic)
-        if self.norm == 'pre':
+        norm = layer_norm(self.config, 'norm')
+        dropout = functools.partial(Dropout(self.config.dropout_rate), deterministic=deterministic)
+        if self.config.norm == 'pre':
             return x + dropout(sublayer(norm(x))).astype(x.dtype)
         # The sum is taken in float32: a residual stream in bfloat16 loses small updates.
         return norm(x + dropout(sublayer(x)).astype(jnp.float32))
@@ -114,15 +137,16 @@ class EncoderLayer(nn.Module):
         """
         config = self.config
         self_attention = attention(config, self.layout, 'self_attention')
-        feed_forward = FeedForward(
-            config.d_ff, compute_dtype(config), self.layout, name='feed_forward'
+        transform = feed_forward(config, self.layout, 'feed_forward')
+        x = Residual(config, name='self_attention_residual')(
+            x,
+            lambda y: self_attention(y, mask=mask, deterministic=deterministic)[0],
+            deterministic=deterministic,
         )
-        rate, norm = config.dropout_rate, config.norm
-        x = Residual(rate, norm, name='self_attention_residual')(
-            x, lambda y: self_attention(y, mask=mask)[0], deterministic=deterministic
-        )
-        return Residual(rate, norm, name='feed_forward_residual')(
-            x, feed_forward, deterministic=deterministic
+        return Residual(config, name='feed_forward_residual')(
+            x,
+            lambda y: transform(y, deterministic=deterministic),
+            deterministic=deterministic,
         )
 
 
@@ -166,30 +190,33 @@ class DecoderLayer(nn.Module):
         config = self.config
         self_attention = attention(config, self.layout, 'self_attention')
         cross_attention = attention(config, self.layout, 'cross_attention')
-        feed_forward = FeedForward(
-            config.d_ff, compute_dtype(config), self.layout, name='feed_forward'
-        )
-        rate, norm = config.dropout_rate, config.norm
+        transform = feed_forward(config, self.layout, 'feed_forward')
         seen = {}
 
         def attend_self(y: jax.Array) -> jax.Array:
-            y, seen['self'] = self_attention(y, mask=self_mask, cache=cache, position=position)
+            y, seen['self'] = self_attention(
+                y, mask=self_mask, deterministic=deterministic, cache=cache, position=position
+            )
             return y
 
         def attend_memory(y: jax.Array) -> jax.Array:
             # Hypotheses of one sentence are so many queries on one memory: it is never copied.
             rows = (memory.key if isinstance(memory, KVCache) else memory).shape[0]
             queries = y.reshape(rows, -1, y.shape[-1])
-            out, seen['memory'] = cross_attention(queries, memory, memory_mask)
+            out, seen['memory'] = cross_attention(
+                queries, memory, memory_mask, deterministic=deterministic
+            )
             return out.reshape(y.shape)
 
-        x = Residual(rate, norm, name='self_attention_residual')(
+        x = Residual(config, name='self_attention_residual')(
             x, attend_self, deterministic=deterministic
         )
-        x = Residual(rate, norm, name='cross_attention_residual')(
+        x = Residual(config, name='cross_attention_residual')(
             x, attend_memory, deterministic=deterministic
         )
-        x = Residual(rate, norm, name='feed_forward_residual')(
-            x, feed_forward, deterministic=deterministic
+        x = Residual(config, name='feed_forward_residual')(
+            x,
+            lambda y: transform(y, deterministic=deterministic),
+            deterministic=deterministic,
         )
         return x, seen['self'], seen['memory']

@@ -41,8 +41,9 @@ class Positions(nn.Module):
           ValueError: if there are more positions than the learned table has.
         """
         config = self.config
-        if config.positions == 'sinusoidal':
-            encoding_TD = sinusoidal_positions(positions, config.d_model)
+        if config.positions != 'learned':
+            halves = config.positions == 'sinusoidal_halves'
+            encoding_TD = sinusoidal_positions(positions, config.d_model, halves=halves)
         else:
             check_positions(config, x.shape[1])
             shape = (config.max_positions, config.d_model)
@@ -79,7 +80,7 @@ class Encoder(nn.Module):
             layer = EncoderLayer(self.config, self.layout, name=f'layer_{index}')
             x = (nn.remat(run) if self.config.remat else run)(layer, x)
         # With norms inside the residual branches nothing has normalised the sum at the end.
-        return layer_norm('norm')(x) if self.config.norm == 'pre' else x
+        return layer_norm(self.config, 'norm')(x) if self.config.norm == 'pre' else x
 
 
 class Decoder(nn.Module):
@@ -148,7 +149,7 @@ class Decoder(nn.Module):
             self_caches.append(self_cache)
             memory_caches.append(memory_cache)
         if self.config.norm == 'pre':
-            x = layer_norm('norm')(x)
+            x = layer_norm(self.config, 'norm')(x)
         return x, tuple(self_caches), tuple(memory_caches)
 
 
@@ -176,6 +177,9 @@ class Transformer(nn.Module):
         # three gradients are added on the device, and their sum alone travels, not each of them.
         copies_GVD = jnp.broadcast_to(embedding_VD[None], (self.layout.row_groups, *shape))
         self.embedding_GVD = self.layout(copies_GVD, 'GVD')
+        if self.config.output_bias:
+            zeros = nn.initializers.zeros
+            self.output_bias_V = self.param('output_bias', zeros, (self.vocab_size,), jnp.float32)
         self.encoder = Encoder(self.config, self.layout)
         self.decoder = Decoder(self.config, self.layout)
 
@@ -282,7 +286,10 @@ class Transformer(nn.Module):
             self.embedding_GVD.astype(dtype),
             preferred_element_type=jnp.float32,
         )
-        return self.layout(logits_GPV.reshape(*x_BTD.shape[:2], -1), 'BTV')
+        logits_BTV = logits_GPV.reshape(*x_BTD.shape[:2], -1)
+        if self.config.output_bias:
+            logits_BTV += self.output_bias_V[None, None]
+        return self.layout(logits_BTV, 'BTV')
 
     def _in_groups(self, x_B: jax.Array) -> jax.Array:
         """[B, ...] to [G, R, ...], R rows for each group."""

@@ -3,6 +3,7 @@
 import logging
 import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,15 @@ class Checkpoints:
     Parameters are an item of their own, so that translating reads them alone, not Adam's moments.
     """
 
-    def __init__(self, directory: Path, *, keep: int = 1, read_only: bool = False):
+    def __init__(
+        self, directory: Path, *, keep: int = 1, keep_best: int = 1, read_only: bool = False
+    ):
         """Opens `directory`, creating it unless `read_only`.
 
         Args:
           directory: of the checkpoints.
-          keep: latest ones kept; the one of highest dev BLEU is kept besides.
+          keep: latest ones kept.
+          keep_best: ones of the highest dev BLEU kept besides.
           read_only: neither saves nor cleans up.
         """
         self.directory = directory.absolute()
@@ -39,7 +43,7 @@ class Checkpoints:
                 policies.LatestN(keep),
                 policies.BestN(
                     get_metric_fn=lambda metrics: metrics['bleu'],
-                    n=1,
+                    n=keep_best,
                     keep_checkpoints_without_metrics=False,
                 ),
             ]
@@ -47,13 +51,17 @@ class Checkpoints:
         options = (
             ocp.CheckpointManagerOptions(read_only=True, save_interval_steps=0, create=False)
             if read_only
-            else ocp.CheckpointManagerOptions(preservation_policy=policy)
+            # best_fn, too, or the scores would not be written and the best be lost by a restart.
+            else ocp.CheckpointManagerOptions(
+                preservation_policy=policy, best_fn=lambda metrics: metrics['bleu']
+            )
         )
         self._manager = ocp.CheckpointManager(
             self.directory,
             options=options,
             item_handlers={
                 'params': ocp.PyTreeCheckpointHandler(),
+                'ema': ocp.PyTreeCheckpointHandler(),
                 'rest': ocp.PyTreeCheckpointHandler(),
                 'checksums': ocp.JsonCheckpointHandler(),
             },
@@ -76,6 +84,17 @@ class Checkpoints:
         self._manager.save(
             int(state.step), args=ocp.args.Composite(checksums=sums, **saved), metrics=metrics
         )
+
+    def save_weights(self, step: int, weights: Any) -> None:
+        """Saves parameters alone, from which no training can go on.
+
+        Args:
+          step: what to call the checkpoint.
+          weights: nested dicts of arrays.
+        """
+        sums = ocp.args.JsonSave({'params': checksums(weights)})
+        params = ocp.args.PyTreeSave(weights)
+        self._manager.save(step, args=ocp.args.Composite(checksums=sums, params=params))
 
     def restore_latest(self, like: TrainState) -> TrainState | None:
         """The newest state that can be read, laid out as `like`; None where there is none.
@@ -102,14 +121,27 @@ class Checkpoints:
                 processes.wait_for_all(f'damaged checkpoint of step {step}')
                 self._manager.reload()
                 continue
-            return TrainState(params=restored['params'], **restored['rest'])
+            return TrainState(
+                params=restored['params'], ema=restored.get('ema'), **restored['rest']
+            )
         return None
 
-    def average(self, count: int, like: Any = None) -> tuple[Any, list[int]]:
-        """The mean of the parameters of the latest `count` readable checkpoints.
+    def ranked(self, which: str = 'latest') -> list[int]:
+        """Steps of all checkpoints, the 'latest' first, or of those with dev BLEU, the 'best'."""
+        steps = self.steps()[::-1]
+        if which == 'latest':
+            return steps
+        bleu = {step: (self._manager.metrics(step) or {}).get('bleu') for step in steps}
+        return sorted((s for s in steps if bleu[s] is not None), key=lambda s: -bleu[s])
+
+    def average(
+        self, steps: Sequence[int], count: int | None = None, like: Any = None
+    ) -> tuple[Any, list[int]]:
+        """The mean of the weights of checkpoints, of their moving averages where these were saved.
 
         Args:
-          count: how many.
+          steps: of checkpoints. One that cannot be read is named in a warning and left out.
+          count: how many of them, the first that can be read; None for all.
           like: parameters to lay the result out as; None gives NumPy arrays.
 
         Returns:
@@ -119,15 +151,16 @@ class Checkpoints:
           FileNotFoundError: if no checkpoint can be read.
         """
         total, used = None, []
-        for step in reversed(self.steps()):
+        for step in steps:
             if len(used) == count:
                 break
             try:
+                item = self._weights_item(step)
                 params = (
-                    self.restore_arrays(step, 'params')
+                    self.restore_arrays(step, item)
                     if like is None
-                    else self._restore(step, params=_restore_like(like))
-                )['params']
+                    else self._restore(step, **{item: _restore_like(like)})
+                )[item]
             except Exception as error:  # orbax and tensorstore raise many kinds
                 _logger.warning(
                     'The checkpoint of step %d is damaged (%s) and left out.',
@@ -139,7 +172,10 @@ class Checkpoints:
             used.append(step)
         if not used:
             raise FileNotFoundError(f'no readable checkpoint in {self.directory}')
-        return jax.tree.map(lambda x: x / np.float32(len(used)), total), used[::-1]
+        return jax.tree.map(lambda x: x / np.float32(len(used)), total), sorted(used)
+
+    def _weights_item(self, step: int) -> str:
+        return 'ema' if (self.directory / str(step) / 'ema').is_dir() else 'params'
 
     def wait(self) -> None:
         """Returns when everything is on disk; raises what went wrong on the way."""
@@ -174,8 +210,10 @@ class Checkpoints:
 
 
 def _items(state: TrainState) -> dict[str, Any]:
+    average = {} if state.ema is None else {'ema': state.ema}
     return {
         'params': state.params,
+        **average,
         'rest': {'step': state.step, 'opt_state': state.opt_state, 'window': state.window},
     }
 

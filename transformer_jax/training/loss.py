@@ -56,3 +56,24 @@ def label_smoothed_loss(
         jnp.sum(jnp.where(real_BT, nll_BT, 0.0)),
         jnp.sum(real_BT, dtype=jnp.int32),
     )
+
+
+def symmetric_divergence(
+    logits: jax.Array, other_logits: jax.Array, targets: jax.Array
+) -> jax.Array:
+    """(KL(P || Q) + KL(Q || P)) / 2, summed over real targets (Liang et al., 2021, equation 3).
+
+    Args:
+      logits: [B, T, V], of P.
+      other_logits: [B, T, V], of Q.
+      targets: [B, T] int32 ids; 0 is padding and counts for nothing.
+
+    Returns:
+      [] float32, in nats.
+    """
+    log_p_BTV, log_q_BTV = (
+        jax.nn.log_softmax(x.astype(jnp.float32), axis=-1) for x in (logits, other_logits)
+    )
+    # KL(P || Q) + KL(Q || P) = sum of (p - q) (log p - log q).
+    terms_BTV = (jnp.exp(log_p_BTV) - jnp.exp(log_q_BTV)) * (log_p_BTV - log_q_BTV)
+    return jnp.sum(jnp.where((targets != 0)[..., None], terms_BTV, 0.0)) / 2

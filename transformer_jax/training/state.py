@@ -38,22 +38,34 @@ class TrainState:
       step: [] int32, steps taken or skipped; with the config's seeds it determines the next batch
         and its dropout, so that neither iterators nor random keys need saving.
       params: the model's parameters, nested dicts of float32.
+      ema: exponential moving average of the parameters; None where there is none.
       opt_state: optax's.
       window: kept here so that a resumed run logs the same.
     """
 
     step: jax.Array
     params: Any
+    ema: Any
     opt_state: optax.OptState
     window: Window
 
+    @property
+    def weights(self) -> Any:
+        """The parameters to evaluate and to translate with: the average, where there is one."""
+        return self.params if self.ema is None else self.ema
+
 
 def init_state(
-    model: Transformer, optimizer: optax.GradientTransformation, seed: int
+    model: Transformer,
+    optimizer: optax.GradientTransformation,
+    seed: int,
+    *,
+    with_ema: bool = False,
 ) -> TrainState:
     """A fresh state, its parameters drawn from `seed`."""
     tokens = jnp.zeros((1, 1), jnp.int32)
     # Without constraints: one row cannot be divided among devices.
     bare = Transformer(model.config, model.vocab_size)
     params = bare.init(jax.random.key(seed), tokens, tokens)['params']
-    return TrainState(jnp.int32(0), params, optimizer.init(params), Window.empty())
+    ema = jax.tree.map(jnp.copy, params) if with_ema else None
+    return TrainState(jnp.int32(0), params, ema, optimizer.init(params), Window.empty())

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from transformer_jax.model import Transformer
-from transformer_jax.training.loss import LossSums, label_smoothed_loss
+from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 from transformer_jax.training.state import TrainState, Window
 
 
@@ -26,6 +26,8 @@ def train_step(
     label_smoothing: float,
     seed: int,
     accumulate_steps: int = 1,
+    r_drop: float = 0.0,
+    ema_decay: float = 0.0,
 ) -> TrainState:
     """Takes one optimizer step on the mean loss per target token.
 
@@ -40,6 +42,10 @@ def train_step(
       label_smoothing: eps.
       seed: of dropout.
       accumulate_steps: parts of the batch whose gradients are added one after the other; divides B.
+      r_drop: alpha of R-Drop (Liang et al., 2021, equation 4), whose loss is halved here, so that
+        without the divergence it is that of one pass.
+      ema_decay: of the moving average in `state`, if it has one. Early on it is (1 + step) /
+        (10 + step), as in TensorFlow, so that the first parameters are soon forgotten.
 
     Returns:
       The state after the step, this batch's loss added to its window.
@@ -49,6 +55,10 @@ def train_step(
     tokens = jnp.maximum(jnp.sum(batch['target'] != 0), 1)
 
     def gradient(part: Mapping[str, jax.Array], key: jax.Array) -> tuple[Any, LossSums]:
+        if r_drop:
+            # Each pair twice, side by side on one device: dropout differs from row to row.
+            part = {name: jnp.repeat(x, 2, axis=0) for name, x in part.items()}
+
         def share_of_mean_loss(params: Any) -> tuple[jax.Array, LossSums]:
             logits_BTV = model.apply(
                 {'params': params},
@@ -58,7 +68,13 @@ def train_step(
                 rngs={'dropout': key},
             )
             sums = label_smoothed_loss(logits_BTV, part['target'], label_smoothing)
-            return sums.loss / tokens, sums
+            if not r_drop:
+                return sums.loss / tokens, sums
+            sums = LossSums(sums.loss / 2, sums.nll / 2, sums.tokens // 2)
+            divergence = symmetric_divergence(
+                logits_BTV[::2], logits_BTV[1::2], part['target'][::2]
+            )
+            return (sums.loss + r_drop / 2 * divergence) / tokens, sums
 
         return jax.grad(share_of_mean_loss, has_aux=True)(state.params)
 
@@ -85,11 +101,16 @@ def train_step(
     def choose(taken: Any, left: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), taken, left)
 
+    ema = state.ema
+    if ema is not None:
+        decay = jnp.minimum(ema_decay, (1 + state.step) / (10 + state.step))
+        ema = jax.tree.map(lambda mean, new: decay * mean + (1 - decay) * new, ema, params)
     before = state.window
     first = jnp.where(before.first_skipped == 0, state.step + 1, before.first_skipped)
     return TrainState(
         step=state.step + 1,
         params=choose(params, state.params),
+        ema=choose(ema, state.ema),
         opt_state=choose(opt_state, state.opt_state),
         window=Window(
             sums=choose(before.sums + sums, before.sums),

@@ -1,0 +1,62 @@
+"""Averages checkpoints: python -m transformer_jax.average --workdir=DIR --output=DIR."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from transformer_jax import command
+from transformer_jax.errors import UserError
+from transformer_jax.workdir import Workdir
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Writes a folder that translates with the mean of some checkpoints."""
+    parser = command.Parser(
+        prog='python -m transformer_jax.average',
+        description='Writes a new folder that translates and scores with the mean of checkpoints:\n'
+        'the latest (the default), the best by dev BLEU, or those named.',
+    )
+    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    parser.add_argument('--output', required=True, help='folder to write')
+    parser.add_argument('--checkpoints', type=int, help='how many (default: of the config)')
+    parser.add_argument(
+        '--average', choices=('latest', 'best'), help='which (default: of the config)'
+    )
+    parser.add_argument('--steps', help='the checkpoints of these steps, e.g. 800,900,1000')
+    flags = parser.parse_args(arguments)
+    if flags.steps is not None and (flags.checkpoints is not None or flags.average is not None):
+        raise UserError('--steps names the checkpoints: leave out --checkpoints and --average.')
+    from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
+    from transformer_jax.translator import Translator
+
+    output = Workdir(flags.output)
+    if output.path.exists():
+        raise UserError(f'--output={flags.output!r} exists already: name a folder to be made.')
+    output.check_writable()
+    steps = None if flags.steps is None else _steps(flags.steps)
+    folder = Workdir(flags.workdir)
+    translator = Translator.load(
+        flags.workdir, checkpoints=flags.checkpoints, average=flags.average, steps=steps
+    )
+    config, fingerprint = folder.read_config()
+    decode = dataclasses.replace(config.decode, average_checkpoints=1, average='latest')
+    output.path.mkdir(parents=True)
+    with output.failures_to_write():
+        translator.vocabulary.save(output.vocabulary)
+        manager = Checkpoints(output.checkpoints)
+        manager.save_weights(translator.steps[-1], translator.params)
+        manager.close()
+        average = {'workdir': str(folder.path), 'steps': translator.steps}
+        output.write_average(average)
+        output.write_config(dataclasses.replace(config, decode=decode), fingerprint)
+    print(f'{output.path} holds the mean of steps {translator.steps}')
+
+
+def _steps(text: str) -> list[int]:
+    if not re.fullmatch(r'\d+(,\d+)*', text):
+        raise UserError(f'--steps={text!r} must be numbers of steps, e.g. 800,900,1000.')
+    return [int(step) for step in text.split(',')]
+
+
+if __name__ == '__main__':
+    command.run(main)
