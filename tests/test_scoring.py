@@ -1,6 +1,6 @@
 import pytest
 
-from transformer_jax.scoring import score
+from transformer_jax.scoring import all_scores, score, split_compounds
 
 
 def test_a_perfect_translation():
@@ -30,3 +30,39 @@ def test_lengths_must_agree():
         score(['a'], ['a', 'b'])
     with pytest.raises(ValueError, match='nothing to score'):
         score([], [])
+
+
+def test_the_nearest_of_several_references_counts():
+    hypotheses = ['the cat sat on the rug']
+    assert score(hypotheses, ['a dog'], ['the cat sat on the rug']).bleu == pytest.approx(100)
+
+
+def test_all_ways_side_by_side():
+    found = all_scores(['The Rich-text cat sat on it .'], ['the rich-text cat sat on it .'])
+    cased, _, lowercased, at_spaces, split = found
+    assert [s.name for s in found] == [
+        'BLEU',
+        'chrF2',
+        'BLEU, lowercased',
+        'BLEU, lowercased, split at spaces',
+        'BLEU, compounds split',
+    ]
+    assert lowercased.score == at_spaces.score == pytest.approx(100)
+    assert cased.score < split.score < 100  # a split compound has more words that agree
+    assert 'case:lc|eff:no|tok:13a' in lowercased.signature
+    assert 'case:lc|eff:no|tok:none' in at_spaces.signature
+    assert 'bs:1000' in cased.signature
+
+
+def test_compounds_are_split_as_tensor2tensor_does():
+    assert split_compounds('a rich-text editor.') == 'a rich ##AT##-##AT## text editor .'
+
+
+def test_an_interval_is_wider_where_sentences_differ_more():
+    alike = all_scores(['the cat sat on a rug'] * 20, ['the cat sat on the rug'] * 20)[0]
+    mixed = all_scores(
+        ['the cat sat on the rug', 'no such words here at all'] * 10,
+        ['the cat sat on the rug'] * 20,
+    )[0]
+    assert alike.margin == pytest.approx(0.0, abs=1e-6)
+    assert mixed.margin > 5

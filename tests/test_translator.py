@@ -288,9 +288,19 @@ def test_evaluate_scores_the_test_set_as_the_run_did(workdir, monkeypatch, capsy
     code, out, _ = run(evaluate, monkeypatch, capsys, '--workdir', workdir)
     test = Workdir(workdir).read_results()['test']
     assert code == 0
-    assert f'BLEU        {test["bleu"]:.2f}   {test["bleu_signature"]}' in out
-    assert f'chrF        {test["chrf"]:.2f}   {test["chrf_signature"]}' in out
-    assert f'perplexity  {test["perplexity"]:.4f} per token' in out
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0][:3] == ['BLEU', f'{test["bleu"]:.2f}', '±']
+    assert lines[0][4].replace('|bs:1000|seed:12345', '') == test['bleu_signature']
+    assert lines[1][:2] == ['chrF2', f'{test["chrf"]:.2f}']
+    assert f'perplexity   {test["perplexity"]:.4f} per token ({test["tokens"]:,})' in out
+    assert 'log-probability / ((5 + length) / 6)^0.6' in out
+
+
+def test_evaluate_scores_the_dev_set(workdir, monkeypatch, capsys):
+    code, out, _ = run(evaluate, monkeypatch, capsys, '--workdir', workdir, '--split', 'dev')
+    dev = Workdir(workdir).read_config()[0].data.dev_size
+    assert code == 0
+    assert f'sentences    {dev}, 1 reference(s)' in out
 
 
 def test_evaluate_scores_files(workdir, translator, monkeypatch, capsys, tmp_path):
@@ -302,7 +312,23 @@ def test_evaluate_scores_files(workdir, translator, monkeypatch, capsys, tmp_pat
         '--source', tmp_path / 'source', '--reference', tmp_path / 'reference',
     )  # fmt: skip
     assert code == 0
-    assert 'chrF        100.00' in out  # BLEU needs four words in a row
+    assert 'chrF2                             100.00' in out  # BLEU needs four words in a row
+
+
+def test_evaluate_takes_several_references(workdir, translator, monkeypatch, capsys, tmp_path):
+    (tmp_path / 'source').write_text('\n'.join(TEXTS) + '\n')
+    (tmp_path / 'right').write_text('\n'.join(translator(TEXTS)) + '\n', encoding='utf-8')
+    (tmp_path / 'wrong').write_text('x\n' * len(TEXTS))
+    code, out, _ = run(
+        evaluate, monkeypatch, capsys,
+        '--workdir', workdir, '--source', tmp_path / 'source',
+        '--reference', tmp_path / 'wrong', tmp_path / 'right',
+    )  # fmt: skip
+    assert code == 0
+    assert 'chrF2                             100.00' in out
+    assert 'nrefs:2' in out
+    # 'x' and the end of each sentence.
+    assert f'per word ({2 * len(TEXTS)})' in out
 
 
 @pytest.mark.parametrize(

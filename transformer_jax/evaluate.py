@@ -1,12 +1,13 @@
 """Scores a trained model: python -m transformer_jax.evaluate --workdir=DIR."""
 
+import math
 from collections.abc import Sequence
 
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
-from transformer_jax.scoring import score
+from transformer_jax.scoring import all_scores
 from transformer_jax.training.evaluation import LossEvaluator
 from transformer_jax.translate import read_lines
 from transformer_jax.translator import Translator
@@ -16,12 +17,20 @@ def main(arguments: Sequence[str]) -> None:
     """Translates a test set and prints its scores."""
     parser = command.Parser(
         prog='python -m transformer_jax.evaluate',
-        description='Translates and scores: BLEU and chrF with their sacreBLEU signatures, loss\n'
-        'and perplexity. Nothing is left out, however long.',
+        description='Translates and scores: BLEU and chrF with their sacreBLEU signatures and\n'
+        'confidence intervals, loss and perplexity. Nothing is left out, however long.',
     )
     parser.add_argument('--workdir', required=True, help='folder of a trained run')
     parser.add_argument('--source', help="source text file (default: the run's own test set)")
-    parser.add_argument('--reference', help='reference translations, aligned with --source')
+    parser.add_argument(
+        '--reference',
+        nargs='+',
+        metavar='FILE',
+        help='reference translations, aligned with --source; of several, the loss is of the first',
+    )
+    parser.add_argument(
+        '--split', choices=('dev', 'test'), default='test', help="which of the run's own sets"
+    )
     parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
     parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
     parser.add_argument('--checkpoints', type=int, help='how many to average')
@@ -32,48 +41,61 @@ def main(arguments: Sequence[str]) -> None:
     if (flags.source is None) != (flags.reference is None):
         raise UserError('--source and --reference belong together: give both or neither.')
 
-    pairs = None
-    if flags.source is not None:
-        pairs = _read_pairs(flags.source, flags.reference)
+    given = None if flags.source is None else _read(flags.source, flags.reference)
     keep_compiled_programs(cache_folder())
     translator = Translator.load(
         flags.workdir, checkpoints=flags.checkpoints, average=flags.average
     )
-    if pairs is None:
-        pairs = list(open_corpus(translator.config.data).pairs('test'))
-    sources, references = zip(*pairs, strict=True)
+    if given is None:
+        given = list(zip(*open_corpus(translator.config.data).pairs(flags.split), strict=True))
+    sources, *references = given
     outputs = translator(
         list(sources),
         beam_size=flags.beam_size,
         length_penalty=flags.length_penalty,
         progress=True,
     )
-    scores = score(outputs, references)
     measure = LossEvaluator(
         translator.model,
         translator.vocabulary,
         translator.config.optimizer.label_smoothing,
         translator.mesh,
     )
-    loss = measure(translator.params, pairs)
-    print(f'BLEU        {scores.bleu:.2f}   {scores.bleu_signature}')
-    print(f'chrF        {scores.chrf:.2f}   {scores.chrf_signature}')
-    print(f'loss        {loss.loss:.4f} label-smoothed, {loss.nll:.4f} without, nats per token')
-    print(f'perplexity  {loss.perplexity:.4f} per token')
-    print(f'sentences   {len(pairs):,} ({loss.tokens:,} target tokens)')
-    print(f'checkpoints mean of steps {translator.steps}')
+    loss = measure(translator.params, list(zip(sources, references[0], strict=True)))
+    # The end of a sentence is predicted as well.
+    words = sum(len(text.split()) + 1 for text in references[0])
+    decode = translator.config.decode
+    beam_size = decode.beam_size if flags.beam_size is None else flags.beam_size
+    alpha = decode.length_penalty if flags.length_penalty is None else flags.length_penalty
+    for score in all_scores(outputs, *references):
+        print(f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}')
+    print(
+        f'loss         {loss.loss:.4f} label-smoothed, {loss.nll:.4f} without, nats per token\n'
+        f'perplexity   {loss.perplexity:.4f} per token ({loss.tokens:,}), '
+        f'{math.exp(loss.nll * loss.tokens / words):.4f} per word ({words:,}); both count the ends '
+        'of sentences\n'
+        f'sentences    {len(sources):,}, {len(references)} reference(s) of each\n'
+        f'search       beam {beam_size}, log-probability / ((5 + length) / 6)^{alpha:g}, '
+        f'at most {decode.max_extra_length} tokens more than the source\n'
+        f'checkpoints  mean of steps {translator.steps}\n'
+        '± is half the 95 % confidence interval, by bootstrap. Compare the first line only; the '
+        'others are\nhow older papers scored.'
+    )
 
 
-def _read_pairs(source: str, reference: str) -> list[tuple[str, str]]:
-    sources, references = read_lines(source, '--source'), read_lines(reference, '--reference')
-    if len(sources) != len(references):
-        raise UserError(
-            f'--source={source!r} has {len(sources):,} lines but --reference={reference!r} has '
-            f'{len(references):,}: they must be aligned line by line.'
-        )
-    if not sources:
+def _read(source: str, references: Sequence[str]) -> list[list[str]]:
+    """The lines of the source and of each reference."""
+    given = [read_lines(source, '--source')]
+    for reference in references:
+        given.append(read_lines(reference, '--reference'))
+        if len(given[0]) != len(given[-1]):
+            raise UserError(
+                f'--source={source!r} has {len(given[0]):,} lines but --reference={reference!r} '
+                f'has {len(given[-1]):,}: they must be aligned line by line.'
+            )
+    if not given[0]:
         raise UserError(f'--source={source!r} is empty: there is nothing to score.')
-    return list(zip(sources, references, strict=True))
+    return given
 
 
 if __name__ == '__main__':

@@ -1,7 +1,11 @@
 """BLEU and chrF through sacrebleu, with the signatures that make scores comparable."""
 
+import json
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+_RESAMPLES = 1000
 
 
 class Scores(NamedTuple):
@@ -20,31 +24,111 @@ class Scores(NamedTuple):
     chrf_signature: str
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """Scores translations against one reference each.
+class Score(NamedTuple):
+    """One corpus score with its confidence interval.
+
+    Attributes:
+      name: of the metric, in a few words.
+      score: from 0 to 100.
+      margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004).
+      signature: sacreBLEU's account of how it was computed.
+    """
+
+    name: str
+    score: float
+    margin: float
+    signature: str
+
+
+def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
+    """Scores translations as the field compares them.
 
     Args:
       hypotheses: translations.
-      references: as many references, in the same order.
-
-    Returns:
-      `Scores`.
+      *references: one or several references of each, in the same order.
 
     Raises:
       ValueError: if their numbers differ or there are none.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
-    if len(hypotheses) != len(references):
-        raise ValueError(f'{len(hypotheses)} translations but {len(references)} references.')
-    if not hypotheses:
-        raise ValueError('there is nothing to score.')
+    _check(hypotheses, references)
     bleu, chrf = BLEU(), CHRF()
-    bleu_score = bleu.corpus_score(hypotheses, [references])
-    chrf_score = chrf.corpus_score(hypotheses, [references])
+    bleu_score = bleu.corpus_score(hypotheses, references)
+    chrf_score = chrf.corpus_score(hypotheses, references)
     return Scores(
         bleu_score.score,
         str(bleu.get_signature()),
         chrf_score.score,
         str(chrf.get_signature()),
     )
+
+
+def all_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> list[Score]:
+    """Scores translations in all the ways that papers have reported, side by side.
+
+    Args:
+      hypotheses: translations.
+      *references: one or several references of each, in the same order.
+
+    Returns:
+      sacreBLEU and chrF2 of the text as it is; BLEU of lowercased tokens, which older papers have
+      (multi-bleu.perl on tokenised text), with sacreBLEU's tokenizer, and split at spaces only for
+      text that is tokenised already; and BLEU with hyphenated compounds split, as in the paper
+      (tensor2tensor's get_ende_bleu.sh). Only the first is comparable between papers.
+
+    Raises:
+      ValueError: if their numbers differ or there are none.
+    """
+    from sacrebleu.metrics import BLEU, CHRF
+
+    _check(hypotheses, references)
+    ways = [
+        ('BLEU', BLEU(), _as_it_is),
+        ('chrF2', CHRF(), _as_it_is),
+        ('BLEU, lowercased', BLEU(lowercase=True), _as_it_is),
+        (
+            'BLEU, lowercased, split at spaces',
+            BLEU(lowercase=True, tokenize='none', force=True),
+            _as_it_is,
+        ),
+        ('BLEU, compounds split', BLEU(tokenize='none', force=True), split_compounds),
+    ]
+    return [_score(*way, hypotheses, references) for way in ways]
+
+
+def split_compounds(text: str) -> str:
+    """Tokenises by 13a and splits hyphenated words: 'rich-text' to 'rich ##AT##-##AT## text'."""
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', Tokenizer13a()(text))
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _score(
+    name: str,
+    metric: Any,
+    prepared: Any,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+) -> Score:
+    found = metric.corpus_score(
+        [prepared(text) for text in hypotheses],
+        [[prepared(text) for text in texts] for texts in references],
+        n_bootstrap=_RESAMPLES,
+    )
+    signature = str(metric.get_signature())
+    account = json.loads(found.format(width=6, signature=signature, is_json=True))
+    # A score of 0 has no interval.
+    return Score(name, found.score, account.get('confidence_var', 0.0), signature)
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    for texts in references:
+        if len(hypotheses) != len(texts):
+            raise ValueError(f'{len(hypotheses)} translations but {len(texts)} references.')
+    if not hypotheses or not references:
+        raise ValueError('there is nothing to score.')

@@ -1,9 +1,11 @@
 """Checkpoints through orbax: written asynchronously, never half, the latest n and the best kept."""
 
+import dataclasses
+import json
 import logging
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +40,12 @@ class Checkpoints:
           read_only: neither saves nor cleans up.
         """
         self.directory = directory.absolute()
-        policy = policies.AnyPreservationPolicy(
-            [
-                policies.LatestN(keep),
-                policies.BestN(
-                    get_metric_fn=lambda metrics: metrics['bleu'],
-                    n=keep_best,
-                    keep_checkpoints_without_metrics=False,
-                ),
-            ]
-        )
+        self._known_bleu: dict[int, float | None] = {}
         options = (
             ocp.CheckpointManagerOptions(read_only=True, save_interval_steps=0, create=False)
             if read_only
-            # best_fn, too, or the scores would not be written and the best be lost by a restart.
             else ocp.CheckpointManagerOptions(
-                preservation_policy=policy, best_fn=lambda metrics: metrics['bleu']
+                preservation_policy=_LatestAndBest(keep, keep_best, self._bleu)
             )
         )
         self._manager = ocp.CheckpointManager(
@@ -64,6 +56,7 @@ class Checkpoints:
                 'ema': ocp.PyTreeCheckpointHandler(),
                 'rest': ocp.PyTreeCheckpointHandler(),
                 'checksums': ocp.JsonCheckpointHandler(),
+                'scores': ocp.JsonCheckpointHandler(filename='scores.json'),
             },
         )
 
@@ -71,19 +64,21 @@ class Checkpoints:
         """The steps there are checkpoints of, ascending."""
         return sorted(self._manager.all_steps())
 
-    def save(self, state: TrainState, metrics: dict[str, float] | None = None) -> None:
+    def save(self, state: TrainState, scores: dict[str, float] | None = None) -> None:
         """Starts saving `state` and returns as soon as it may be overwritten.
 
         Args:
           state: what to save.
-          metrics: dev scores of this step, where it was evaluated; 'bleu' decides which is best.
+          scores: of this step on dev, where it was evaluated; 'bleu' decides which is best.
         """
-        items = _items(state)
+        step, items = int(state.step), _items(state)
         saved = {name: ocp.args.PyTreeSave(tree) for name, tree in items.items()}
         sums = ocp.args.JsonSave({name: checksums(tree) for name, tree in items.items()})
-        self._manager.save(
-            int(state.step), args=ocp.args.Composite(checksums=sums, **saved), metrics=metrics
-        )
+        if scores is not None:
+            # Not orbax's own metrics: damaged ones would keep it from opening the folder.
+            saved['scores'] = ocp.args.JsonSave(scores)
+            self._known_bleu[step] = scores['bleu']
+        self._manager.save(step, args=ocp.args.Composite(checksums=sums, **saved))
 
     def save_weights(self, step: int, weights: Any) -> None:
         """Saves parameters alone, from which no training can go on.
@@ -131,7 +126,7 @@ class Checkpoints:
         steps = self.steps()[::-1]
         if which == 'latest':
             return steps
-        bleu = {step: (self._manager.metrics(step) or {}).get('bleu') for step in steps}
+        bleu = {step: self._bleu(step) for step in steps}
         return sorted((s for s in steps if bleu[s] is not None), key=lambda s: -bleu[s])
 
     def average(
@@ -174,6 +169,16 @@ class Checkpoints:
             raise FileNotFoundError(f'no readable checkpoint in {self.directory}')
         return jax.tree.map(lambda x: x / np.float32(len(used)), total), sorted(used)
 
+    def _bleu(self, step: int) -> float | None:
+        """Dev BLEU of a checkpoint; None where it has none that can be read."""
+        if step not in self._known_bleu:
+            path = self.directory / str(step) / 'scores' / 'scores.json'
+            try:
+                self._known_bleu[step] = json.loads(path.read_text(encoding='utf-8'))['bleu']
+            except (OSError, ValueError, KeyError):
+                self._known_bleu[step] = None
+        return self._known_bleu[step]
+
     def _weights_item(self, step: int) -> str:
         return 'ema' if (self.directory / str(step) / 'ema').is_dir() else 'params'
 
@@ -207,6 +212,22 @@ class Checkpoints:
                 if found != restored['checksums'][item][name]:
                     raise ValueError(f'its {item}/{name} does not match its checksum')
         return {item: restored[item] for item in wanted}
+
+
+@dataclasses.dataclass
+class _LatestAndBest(policies.PreservationPolicy):
+    """Keeps the latest checkpoints and those of the highest BLEU."""
+
+    latest: int
+    best: int
+    bleu: Callable[[int], float | None]
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
+        """For each checkpoint, the oldest first, whether it stays."""
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        scored = [step for step in steps if self.bleu(step) is not None]
+        best = sorted(scored, key=self.bleu)[-self.best :]
+        return [step in best or step in steps[-self.latest :] for step in steps]
 
 
 def _items(state: TrainState) -> dict[str, Any]:
