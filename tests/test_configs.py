@@ -8,11 +8,12 @@ from transformer_jax.command import load_config
 from transformer_jax.config import Config
 
 CONFIGS = Path(__file__).parent.parent / 'configs'
-WITH_ARGUMENT = ('multi30k', 'tatoeba')
+ARGUMENTS = {'multi30k': 'data', 'multi30k_tok': 'data', 'tatoeba': 'data', 'table3': 'base'}
 
 
 def load(name):
-    return load_config(str(CONFIGS / f'{name}.py') + (':data' if name in WITH_ARGUMENT else ''))
+    argument = f':{ARGUMENTS[name]}' if name in ARGUMENTS else ''
+    return load_config(f'{CONFIGS / name}.py{argument}')
 
 
 @pytest.mark.parametrize('name', sorted(path.stem for path in CONFIGS.glob('*.py')))
@@ -44,6 +45,7 @@ def test_big_is_the_papers():
     assert (config.model.d_model, config.model.d_ff, config.model.num_heads) == (1024, 4096, 16)
     assert (config.model.dropout_rate, config.train.steps) == (0.3, 300_000)
     assert config.decode.average_checkpoints == 20
+    assert config.data == load('base').data
 
 
 def test_french_is_base_on_another_corpus():

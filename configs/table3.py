@@ -1,0 +1,19 @@
+"""Every row of the paper's Table 3, on WMT14 English to German.
+
+    python -m transformer_jax.main --config=configs/table3.py:A-heads-16
+    python -m transformer_jax.paper
+
+The second command names the rows, with the paper's results and our parameter counts. They differ
+from configs/base.py in what the row says alone. None has been trained here yet.
+"""
+
+import runpy
+from pathlib import Path
+
+from transformer_jax.config import Config
+from transformer_jax.paper import row_config
+
+
+def get_config(row):
+    base = runpy.run_path(str(Path(__file__).with_name('base.py')))['get_config']()
+    return Config.from_mapping(row_config(row, base.to_dict())).to_config_dict()

@@ -1,0 +1,81 @@
+"""Table 3 of the paper, row by row."""
+
+import pytest
+
+from transformer_jax import paper
+from transformer_jax.command import load_config
+from transformer_jax.errors import UserError
+from transformer_jax.paper import ROWS, VOCAB_SIZE, model_config, parameter_count
+
+COUNTS = {
+    'base': 63_045_632,
+    'A-heads-1': 63_045_632,
+    'A-heads-4': 63_045_632,
+    'A-heads-16': 63_045_632,
+    'A-heads-32': 63_045_632,
+    'B-key-16': 55_967_744,
+    'B-key-32': 58_327_040,
+    'C-layers-2': 33_644_544,
+    'C-layers-4': 48_345_088,
+    'C-layers-8': 77_746_176,
+    'C-width-256': 26_816_512,
+    'C-width-1024': 163_815_424,
+    'C-inner-1024': 50_450_432,
+    'C-inner-4096': 88_236_032,
+    'D-dropout-0.0': 63_045_632,
+    'D-dropout-0.2': 63_045_632,
+    'D-smoothing-0.0': 63_045_632,
+    'D-smoothing-0.2': 63_045_632,
+    'E-learned': 64_094_208,
+    'big': 214_171_648,
+}
+
+
+@pytest.mark.parametrize('name', ROWS)
+def test_parameters_exactly(name):
+    assert parameter_count(model_config(name), VOCAB_SIZE) == COUNTS[name]
+
+
+@pytest.mark.parametrize('name', [name for name in ROWS if name != 'E-learned'])
+def test_a_vocabulary_of_41_000_explains_the_papers_counts(name):
+    # Row E's is not in the paper; that of "big" fits 37,000.
+    more = 0 if name == 'big' else 4000 * model_config(name).d_model
+    off = COUNTS[name] + more - ROWS[name].parameters * 1e6
+    assert abs(off) < (1.2e6 if name == 'big' else 0.51e6)  # it gives whole millions
+
+
+def test_layers_by_hand():
+    # 18 times four projections and norm, 12 times feed-forward and norm, and the embedding.
+    attention = 4 * 512 * 512 + 2 * 512
+    feed_forward = 2 * 512 * 2048 + 2048 + 512 + 2 * 512
+    assert COUNTS['base'] == 18 * attention + 12 * feed_forward + 37_000 * 512
+
+
+@pytest.mark.parametrize('name', ROWS)
+def test_a_row_is_base_but_for_what_it_says(name):
+    base, row = load_config('configs/base.py'), load_config(f'configs/table3.py:{name}')
+    changed = {section: set(fields) for section, fields in ROWS[name].changes.items()}
+    for section, fields in row.to_dict().items():
+        before = base.to_dict()[section]
+        assert {k for k in fields if fields[k] != before[k]} == changed.get(section, set())
+
+
+@pytest.mark.parametrize(
+    'name', [name for name in ROWS if name[0] in 'A' or name in ('base', 'C-width-1024', 'big')]
+)
+def test_heads_make_up_the_width(name):
+    model = model_config(name)
+    assert model.num_heads * model.key_size == model.num_heads * model.value_size == model.d_model
+
+
+def test_an_unknown_row_names_those_there_are():
+    with pytest.raises(UserError, match=r"Table 3 has no row 'F'; its rows are base, A-heads-1"):
+        load_config('configs/table3.py:F')
+
+
+def test_the_command_prints_a_line_each(capsys):
+    paper.main([])
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in out.splitlines() if line}
+    assert set(ROWS) <= set(lines)
+    assert '63,045,632    65M  -3.0%' in lines['base']

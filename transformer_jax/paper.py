@@ -1,0 +1,150 @@
+"""Prints the paper's Table 3 beside what is here: python -m transformer_jax.paper.
+
+Each row is a config: --config=configs/table3.py:NAME trains it.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformer_jax import command
+from transformer_jax.config import Config, ModelConfig
+
+VOCAB_SIZE = 37_000  # section 5.1
+_TOKENS = 25_000  # of each side in a batch, section 5.1
+_LENGTH = 25  # tokens of a sentence, for the FLOPs of attention: about the mean of WMT news
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of Table 3.
+
+    Attributes:
+      changes: what differs from the base model, by section and field of the config.
+      perplexity: the paper's, per piece, on newstest2013.
+      bleu: the paper's, on newstest2013; for 'big' as well.
+      parameters: the paper's, in millions; rows that leave it blank have the base model's.
+      measured: what this repository has measured, or ''.
+    """
+
+    changes: Mapping[str, Mapping[str, Any]]
+    perplexity: float
+    bleu: float
+    parameters: int = 65
+    measured: str = ''
+
+
+def _model(**changes: Any) -> dict[str, dict[str, Any]]:
+    return {'model': changes}
+
+
+# Rows A keep the work constant: as many heads more as they are narrower.
+ROWS = {
+    'base': Row({}, 4.92, 25.8),
+    'A-heads-1': Row(_model(num_heads=1, d_k=512, d_v=512), 5.29, 24.9),
+    'A-heads-4': Row(_model(num_heads=4, d_k=128, d_v=128), 5.00, 25.5),
+    'A-heads-16': Row(_model(num_heads=16, d_k=32, d_v=32), 4.91, 25.8),
+    'A-heads-32': Row(_model(num_heads=32, d_k=16, d_v=16), 5.01, 25.4),
+    'B-key-16': Row(_model(d_k=16, d_v=64), 5.16, 25.1, 58),
+    'B-key-32': Row(_model(d_k=32, d_v=64), 5.01, 25.4, 60),
+    'C-layers-2': Row(_model(num_layers=2), 6.11, 23.7, 36),
+    'C-layers-4': Row(_model(num_layers=4), 5.19, 25.3, 50),
+    'C-layers-8': Row(_model(num_layers=8), 4.88, 25.5, 80),
+    'C-width-256': Row(_model(d_model=256, d_k=32, d_v=32), 5.75, 24.5, 28),
+    'C-width-1024': Row(_model(d_model=1024, d_k=128, d_v=128), 4.66, 26.0, 168),
+    'C-inner-1024': Row(_model(d_ff=1024), 5.12, 25.4, 53),
+    'C-inner-4096': Row(_model(d_ff=4096), 4.75, 26.2, 90),
+    'D-dropout-0.0': Row(_model(dropout_rate=0.0), 5.77, 24.6),
+    'D-dropout-0.2': Row(_model(dropout_rate=0.2), 4.95, 25.5),
+    'D-smoothing-0.0': Row({'optimizer': {'label_smoothing': 0.0}}, 4.67, 25.3),
+    'D-smoothing-0.2': Row({'optimizer': {'label_smoothing': 0.2}}, 5.47, 25.7),
+    'E-learned': Row(_model(positions='learned'), 4.92, 25.7),
+    'big': Row(
+        {
+            'model': {'d_model': 1024, 'd_ff': 4096, 'num_heads': 16, 'dropout_rate': 0.3},
+            'train': {'steps': 300_000, 'keep': 20},
+            'decode': {'average_checkpoints': 20},
+        },
+        4.33,
+        26.4,
+        213,
+    ),
+}
+
+_NOTE = """\
+Counts are of one shared embedding of 37,000 pieces, attention without biases. The paper's are
+larger by about 4,000 x d_model in every row but "big", whatever else the row changes: as if its
+vocabulary had had 41,000 pieces (65 M = 44.1 M of layers + 40,800 x 512). For "big", 213 M =
+176.2 M of layers + 35,900 x 1024. It says no more than "about 37,000". Row E, whose count the
+paper leaves out, has two tables of 1,024 positions besides.
+GFLOP: model FLOPs of a training step on 25,000 + 25,000 tokens in sentences of 25, without padding.
+PPL and BLEU: the paper's, on newstest2013. Measured: by this repository; '-' is not yet."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prints the table."""
+    parser = command.Parser(prog='python -m transformer_jax.paper', description=__doc__)
+    parser.parse_args(arguments)
+    print(table())
+
+
+def row_config(name: str, base: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The config of a row.
+
+    Args:
+      name: of the row.
+      base: the config of the base model, by section and field.
+
+    Raises:
+      ValueError: if there is no such row.
+    """
+    if name not in ROWS:
+        raise ValueError(f'Table 3 has no row {name!r}; its rows are {", ".join(ROWS)}')
+    changes = ROWS[name].changes
+    return {section: {**base[section], **changes.get(section, {})} for section in base}
+
+
+def model_config(name: str) -> ModelConfig:
+    """The model of a row."""
+    return Config.from_mapping(row_config(name, Config().to_dict())).model
+
+
+def parameter_count(config: ModelConfig, vocab_size: int) -> int:
+    """Parameters of a model, counted on the model itself."""
+    import jax
+    import jax.numpy as jnp
+
+    from transformer_jax.model import Transformer
+
+    tokens = jnp.zeros((1, 1), jnp.int32)
+    shapes = jax.eval_shape(Transformer(config, vocab_size).init, jax.random.key(0), tokens, tokens)
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+
+def table() -> str:
+    """Table 3, a line each."""
+    from transformer_jax.flops import training_flops
+
+    lines = [
+        f'{"row":16}{"layers":>7}{"d_model":>8}{"d_ff":>6}{"heads":>6}{"d_k":>5}{"d_v":>5}'
+        f'{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}{"paper":>7}{"off":>7}'
+        f'{"GFLOP":>8}{"PPL":>6}{"BLEU":>6}  measured'
+    ]
+    lengths = [_LENGTH] * (_TOKENS // _LENGTH)
+    for name, row in ROWS.items():
+        config = Config.from_mapping(row_config(name, Config().to_dict()))
+        model = config.model
+        count = parameter_count(model, VOCAB_SIZE)
+        flops = training_flops(model, VOCAB_SIZE, lengths, lengths)
+        lines.append(
+            f'{name:16}{model.num_layers:7}{model.d_model:8}{model.d_ff:6}{model.num_heads:6}'
+            f'{model.key_size:5}{model.value_size:5}{model.dropout_rate:8}'
+            f'{config.optimizer.label_smoothing:7}{config.train.steps // 1000:5}K'
+            f'  {count:11,}{row.parameters:6}M{100 * (count / row.parameters / 1e6 - 1):6.1f}%'
+            f'{flops / 1e9:8,.0f}{row.perplexity:6}{row.bleu:6}  {row.measured or "-"}'
+        )
+    return '\n'.join([*lines, '', _NOTE])
+
+
+if __name__ == '__main__':
+    command.run(main)
