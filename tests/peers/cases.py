@@ -137,7 +137,7 @@ def up_to_end(ids):
 
 
 def digest(results):
-    """Numbers small enough to be kept: logits of real positions, loss, two sums of each gradient."""
+    """Numbers to be kept: logits of real positions, loss, and two sums of each gradient."""
     random = np.random.RandomState(2)
     sums = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(results['gradient']):
@@ -145,7 +145,7 @@ def digest(results):
         name = jax.tree_util.keystr(path, simple=True, separator='/')
         sums[name] = [np.linalg.norm(leaf), np.sum(leaf * random.randn(*leaf.shape))]
     return {
-        'logits': np.asarray(results['logits'], np.float64)[TARGET != 0].tolist(),
+        'logits': np.asarray(results['logits'], np.float64)[TARGET != 0].round(7).tolist(),
         'loss': float(results['loss']),
         'gradient': sums,
     }
