@@ -1,14 +1,16 @@
-"""Promises 2 and 8 for translation, and the commands `translate` and `evaluate`."""
+"""Promises 2 and 8 for translation, and the commands `translate`, `evaluate` and
+`average`."""
 
 import io
 import logging
+import re
 import shutil
 
 import jax
 import numpy as np
 import pytest
 
-from transformer_jax import command, evaluate, translate
+from transformer_jax import average, command, evaluate, translate
 from transformer_jax.config import Config, MeshConfig
 from transformer_jax.errors import UserError
 from transformer_jax.sharding import make_mesh
@@ -344,3 +346,51 @@ def test_a_mistake_in_evaluate(workdir, monkeypatch, capsys, tmp_path, reference
     code, out, err = run(evaluate, monkeypatch, capsys, *arguments)
     assert (code, out) == (2, '')
     assert sentence in err
+
+
+# average
+
+
+def test_the_mean_of_named_checkpoints_translates_like_them(workdir, monkeypatch, capsys, tmp_path):
+    output = tmp_path / 'mean'
+    arguments = ['--workdir', workdir, '--output', output, '--steps', '60']
+    code, out, _ = run(average, monkeypatch, capsys, *arguments)
+    assert (code, out) == (0, f'{output} holds the mean of steps [60]\n')
+    found, wanted = Translator.load(output), Translator.load(workdir, steps=[60])
+    assert found(TEXTS, n_best=2) == wanted(TEXTS, n_best=2)
+
+
+def test_a_mean_is_scored_but_not_trained(workdir, monkeypatch, capsys, tmp_path):
+    output = tmp_path / 'mean'
+    run(average, monkeypatch, capsys, '--workdir', workdir, '--output', output)
+    code, out, _ = run(evaluate, monkeypatch, capsys, '--workdir', output)
+    test = Workdir(workdir).read_results()['test']  # of the mean of the same two
+    assert (code, out.splitlines()[0].split()[1]) == (0, f'{test["bleu"]:.2f}')
+    config = Workdir(output).read_config()[0]
+    with pytest.raises(UserError, match='holds averaged weights, which cannot be trained'):
+        train(config, output)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'sentence'),
+    [
+        (['--steps', '60,90'], 'are not all saved in .*: choose among 60, 120'),
+        (['--steps', 'all'], "--steps='all' must be numbers of steps"),
+        (['--steps', '60', '--average', 'best'], '--steps names the checkpoints'),
+        (['--checkpoints', '0'], 'checkpoints=0 must be 1 or more'),
+    ],
+)
+def test_a_mistake_in_average(workdir, monkeypatch, capsys, tmp_path, arguments, sentence):
+    output = tmp_path / 'mean'
+    code, out, err = run(
+        average, monkeypatch, capsys, '--workdir', workdir, '--output', output, *arguments
+    )
+    assert (code, out, err.count('\n')) == (2, '', 1)
+    assert re.search(sentence, err)
+    assert not output.exists()
+
+
+def test_nothing_is_averaged_over_a_folder_that_is_there(workdir, monkeypatch, capsys):
+    arguments = ['--workdir', workdir, '--output', workdir]
+    code, _, err = run(average, monkeypatch, capsys, *arguments)
+    assert code == 2 and 'exists already' in err

@@ -60,6 +60,25 @@ def test_equation_1_by_hand():
     np.testing.assert_allclose(output[0, :, 0], [[6.0, 1.0]], atol=1e-5)
 
 
+def test_three_inputs_by_hand():
+    # Scores that are not scaled: queries times the square root of d_k undo the division by it.
+    x = jnp.array([[1.0, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]])
+    to_query = jnp.array([[1.0, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]])
+    to_key = jnp.array([[0.0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 1, 0]])
+    to_value = jnp.array([[0.0, 2, 0], [0, 3, 0], [1, 0, 3], [1, 1, 0]])
+    query, key, value = (
+        (x @ matrix)[None, :, None] for matrix in (to_query * 3**0.5, to_key, to_value)
+    )
+    output, weights = dot_product_attention(query, key, value)
+    # Of the first input: scores 2, 4, 4.
+    np.testing.assert_allclose(
+        weights[0, 0, 0], [0.06337894, 0.46831053, 0.46831053], rtol=0, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        output[0, 0, 0], [1.93662106, 6.68310531, 1.59506841], rtol=0, atol=2e-6
+    )
+
+
 @pytest.mark.parametrize('d_k, odds', [(1, 16.0), (4, 4.0), (16, 2.0)])
 def test_scores_are_divided_by_the_square_root_of_d_k(d_k, odds):
     # Of the raw scores ln 16 and 0, division by 1, 2 and 4 leaves odds of 16, 4 and 2 to one.
