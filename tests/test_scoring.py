@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from transformer_jax.scoring import all_scores, score, split_compounds
@@ -66,3 +67,11 @@ def test_an_interval_is_wider_where_sentences_differ_more():
     )[0]
     assert alike.margin == pytest.approx(0.0, abs=1e-6)
     assert mixed.margin > 5
+
+
+def test_where_some_resamples_have_no_chrf_there_is_no_interval():
+    hypotheses, references = ['le le le le'] * 4, ['le chat dort', 'le chien', 'x y z', 'a b c']
+    bleu, chrf, *_ = all_scores(hypotheses, references)
+    assert chrf.score == pytest.approx(score(hypotheses, references).chrf)
+    assert np.isnan(chrf.margin) and 'bs:' not in chrf.signature
+    assert bleu.margin > 0

@@ -1,6 +1,7 @@
 """BLEU and chrF through sacrebleu, with the signatures that make scores comparable."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -30,7 +31,8 @@ class Score(NamedTuple):
     Attributes:
       name: of the metric, in a few words.
       score: from 0 to 100.
-      margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004).
+      margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004); NaN
+        for a chrF near 0, which has none.
       signature: sacreBLEU's account of how it was computed.
     """
 
@@ -115,15 +117,16 @@ def _score(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
 ) -> Score:
-    found = metric.corpus_score(
-        [prepared(text) for text in hypotheses],
-        [[prepared(text) for text in texts] for texts in references],
-        n_bootstrap=_RESAMPLES,
-    )
+    texts = [prepared(text) for text in hypotheses]
+    references = [[prepared(text) for text in side] for side in references]
+    try:
+        found = metric.corpus_score(texts, references, n_bootstrap=_RESAMPLES)
+    except TypeError:
+        # sacreBLEU 2.6 fails where chrF is 0 for some of the resamples.
+        found = metric.corpus_score(texts, references)
     signature = str(metric.get_signature())
     account = json.loads(found.format(width=6, signature=signature, is_json=True))
-    # A score of 0 has no interval.
-    return Score(name, found.score, account.get('confidence_var', 0.0), signature)
+    return Score(name, found.score, account.get('confidence_var', math.nan), signature)
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
