@@ -73,5 +73,5 @@ def test_where_some_resamples_have_no_chrf_there_is_no_interval():
     hypotheses, references = ['le le le le'] * 4, ['le chat dort', 'le chien', 'x y z', 'a b c']
     bleu, chrf, *_ = all_scores(hypotheses, references)
     assert chrf.score == pytest.approx(score(hypotheses, references).chrf)
-    assert np.isnan(chrf.margin) and 'bs:' not in chrf.signature
+    assert np.isnan(chrf.margin)
     assert bleu.margin > 0
