@@ -86,3 +86,19 @@ def test_what_is_left_out_is_counted_and_named(folder, caplog):
 def test_every_pair_too_long(folder):
     with pytest.raises(UserError, match=r'data\.max_length=2 is shorter than every training pair'):
         prepare(config(folder, max_length=2))
+
+
+def test_drawn_pieces_are_planned_for_once(folder, monkeypatch, caplog):
+    first = prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
+    [path] = (folder.parent / 'cache').glob('lengths-*.npy')
+    whole = path.read_bytes()
+    plain = module.SampledSegmentation.planned_lengths
+    monkeypatch.setattr(module.SampledSegmentation, 'planned_lengths', None)
+    again = prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
+    assert again.plan.buckets == first.plan.buckets
+    assert again.segmentation.rate == 0.1
+    path.write_bytes(whole[: len(whole) // 2])
+    monkeypatch.setattr(module.SampledSegmentation, 'planned_lengths', plain)
+    prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
+    assert path.read_bytes() == whole
+    assert 'are damaged: drawing them again' in caplog.text

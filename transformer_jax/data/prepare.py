@@ -3,6 +3,9 @@
 import dataclasses
 import itertools
 import logging
+import os
+
+import numpy as np
 
 from transformer_jax.cache import cache_folder, content_digest
 from transformer_jax.config import DataConfig
@@ -67,9 +70,7 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
         segmentation = SampledSegmentation(
             store, vocabulary, rate=config.subword_sampling, seed=config.seed
         )
-        lengths = tuple(
-            segmentation.planned_lengths(side, config.max_length) for side in ('source', 'target')
-        )
+        lengths = _planned_lengths(config, name, segmentation)
     try:
         plan = BatchPlan(
             *lengths,
@@ -93,6 +94,29 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
     fingerprint = content_digest([*digests, vocabulary.digest])
     return Data(vocabulary, store, plan, segmentation, dev, test, fingerprint)
+
+
+def _planned_lengths(
+    config: DataConfig, store_name: str, segmentation: SampledSegmentation
+) -> np.ndarray:
+    """[2, pairs] lengths to plan with, from the cache: drawing takes minutes for millions."""
+    settings = (store_name, config.subword_sampling, config.seed, config.max_length)
+    name = f'lengths-{content_digest(map(str, settings))}.npy'
+    path = cache_folder(config.cache_dir) / name
+    try:
+        return np.load(path)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError):
+        _logger.warning('The cached lengths %s are damaged: drawing them again.', path)
+    lengths = np.stack(
+        [segmentation.planned_lengths(side, config.max_length) for side in ('source', 'target')]
+    )
+    partial = path.with_name(f'{name}.partial-{os.getpid()}')
+    with partial.open('wb') as file:
+        np.save(file, lengths)
+    os.replace(partial, path)
+    return lengths
 
 
 def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
