@@ -4,7 +4,6 @@ import torch
 from peers.cases import (
     BEAM_SIZE,
     EOS,
-    LABEL_SMOOTHING,
     LONGEST,
     SENTENCES,
     SOURCE,
@@ -15,9 +14,9 @@ from peers.cases import (
 )
 from peers.torch_peer import (
     attention_places,
-    gather_gradient,
     linear_places,
     load_weights,
+    loss_and_gradient,
     norm_places,
     same,
     shifted,
@@ -64,15 +63,7 @@ def results(config):
     logits = module(
         input_ids=source, attention_mask=(source != 0).long(), decoder_input_ids=shifted(target)
     ).logits
-    loss = nn.functional.cross_entropy(
-        logits.reshape(-1, VOCAB_SIZE),
-        target.reshape(-1),
-        ignore_index=0,
-        label_smoothing=LABEL_SMOOTHING,
-    )
-    loss.backward()
-    gradient = gather_gradient(places)
-    return {'logits': logits.detach().numpy(), 'loss': loss.item(), 'gradient': gradient}
+    return loss_and_gradient(logits, target, places)
 
 
 def translations(config, params):

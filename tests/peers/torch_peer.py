@@ -42,6 +42,11 @@ def results(config):
         memory_key_padding_mask=source == 0,
     )
     logits = out @ embedding.T
+    return loss_and_gradient(logits, target, places)
+
+
+def loss_and_gradient(logits, target, places):
+    """What `our_results` gives, from torch's logits."""
     loss = nn.functional.cross_entropy(
         logits.reshape(-1, VOCAB_SIZE),
         target.reshape(-1),
@@ -49,7 +54,12 @@ def results(config):
         label_smoothing=LABEL_SMOOTHING,
     )
     loss.backward()
-    gradient = gather_gradient(places)
+    gradient = {}
+    for path, tensor, _, torch_to_ours in places:
+        node = gradient
+        for name in path[:-1]:
+            node = node.setdefault(name, {})
+        node[path[-1]] = torch_to_ours(tensor.grad.numpy())
     return {'logits': logits.detach().numpy(), 'loss': loss.item(), 'gradient': gradient}
 
 
@@ -79,17 +89,6 @@ def load_weights(places, params):
             for name in path:
                 values = values[name]
             tensor.copy_(torch.tensor(ours_to_torch(values)))
-
-
-def gather_gradient(places):
-    """Our tree of torch's gradients."""
-    gradient = {}
-    for path, tensor, _, torch_to_ours in places:
-        node = gradient
-        for name in path[:-1]:
-            node = node.setdefault(name, {})
-        node[path[-1]] = torch_to_ours(tensor.grad.numpy())
-    return gradient
 
 
 def same(x):
