@@ -138,7 +138,7 @@ def test_a_wrong_type(section, field, value, message):
 # What is not a value it may have.
 
 POSITIVE = {
-    ModelConfig: ('num_layers', 'd_model', 'd_ff', 'num_heads', 'max_positions'),
+    ModelConfig: ('num_layers', 'd_model', 'd_ff', 'num_heads', 'max_positions', 'norm_epsilon'),
     DataConfig: (
         'vocab_size',
         'tokens_per_batch',
@@ -154,6 +154,8 @@ POSITIVE = {
         'eval_every',
         'checkpoint_every',
         'keep',
+        'keep_best',
+        'accumulate_steps',
         'eval_beam_size',
     ),
     DecodeConfig: ('beam_size', 'average_checkpoints'),
@@ -161,12 +163,14 @@ POSITIVE = {
 NOT_NEGATIVE = {
     ModelConfig: ('d_k', 'd_v'),
     DataConfig: ('seed',),
+    OptimizerConfig: ('r_drop',),
     TrainConfig: ('seed', 'patience'),
     DecodeConfig: ('length_penalty', 'max_extra_length', 'max_source_length'),
 }
 RATES = {
-    ModelConfig: ('dropout_rate',),
-    OptimizerConfig: ('beta1', 'beta2', 'label_smoothing'),
+    ModelConfig: ('dropout_rate', 'attention_dropout_rate', 'activation_dropout_rate'),
+    DataConfig: ('subword_sampling',),
+    OptimizerConfig: ('beta1', 'beta2', 'label_smoothing', 'ema_decay'),
 }
 
 
@@ -216,9 +220,15 @@ def test_must_be_finite(section, name, value):
         (
             ModelConfig,
             {'positions': 'sinusoid'},
-            "model.positions='sinusoid' must be one of sinusoidal, learned "
+            "model.positions='sinusoid' must be one of sinusoidal, sinusoidal_halves, learned "
             "(did you mean 'sinusoidal'?).",
         ),
+        (
+            ModelConfig,
+            {'activation': 'silu'},
+            "model.activation='silu' must be one of relu, gelu, swish.",
+        ),
+        (DecodeConfig, {'average': 'last'}, "must be one of latest, best (did you mean 'latest'?)"),
         (ModelConfig, {'norm': 'x'}, "model.norm='x' must be one of post, pre."),
         (
             ModelConfig,
@@ -300,6 +310,12 @@ def test_must_be_finite(section, name, value):
             Config,
             {'decode': DecodeConfig(average_checkpoints=6)},
             'decode.average_checkpoints=6 asks for more checkpoints than train.keep=5 keeps',
+        ),
+        (
+            Config,
+            {'decode': DecodeConfig(average_checkpoints=2, average='best')},
+            'decode.average_checkpoints=2 asks for more checkpoints than train.keep_best=1 keeps: '
+            'raise train.keep_best',
         ),
         (
             Config,
