@@ -83,7 +83,7 @@ def our_results(config):
         sums = label_smoothed_loss(logits, TARGET, LABEL_SMOOTHING)
         return sums.loss / sums.tokens, logits
 
-    (value, logits), gradient = jax.value_and_grad(loss, has_aux=True)(weights(config))
+    (value, logits), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(weights(config))
     return {'logits': logits, 'loss': value, 'gradient': gradient}
 
 
