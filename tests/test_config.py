@@ -138,7 +138,15 @@ def test_a_wrong_type(section, field, value, message):
 # What is not a value it may have.
 
 POSITIVE = {
-    ModelConfig: ('num_layers', 'd_model', 'd_ff', 'num_heads', 'max_positions', 'norm_epsilon'),
+    ModelConfig: (
+        'num_layers',
+        'd_model',
+        'd_ff',
+        'num_heads',
+        'max_positions',
+        'norm_epsilon',
+        'attention_gain',
+    ),
     DataConfig: (
         'vocab_size',
         'tokens_per_batch',

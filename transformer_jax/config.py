@@ -75,6 +75,9 @@ class ModelConfig:
       activation_dropout_rate: dropout on what the ReLU puts out, which the paper does not have.
       activation: of the feed-forward: 'relu' (equation 2), 'gelu' or 'swish'.
       attention_bias: adds a bias to each projection of attention; section 3.2.2 has none.
+      attention_gain: factor on the initial matrices of queries, keys and values; 1 is Glorot's
+        initialisation, as in tensor2tensor; 0.707 that of the three as one matrix, as in fairseq
+        and PyTorch, which learns to align sooner where the learning rate is high.
       output_bias: adds a bias to the logits; section 3.4 has none.
       norm_epsilon: added to the variance in layer norm.
       positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (all sines, then all cosines, as
@@ -98,6 +101,7 @@ class ModelConfig:
     activation_dropout_rate: float = 0.0
     activation: str = 'relu'
     attention_bias: bool = False
+    attention_gain: float = 1.0
     output_bias: bool = False
     norm_epsilon: float = 1e-6
     positions: str = 'sinusoidal'
@@ -111,7 +115,7 @@ class ModelConfig:
         _check_positive('model', self, 'num_layers', 'd_model', 'd_ff', 'num_heads')
         _check_positive('model', self, 'max_positions')
         _check_not_negative('model', self, 'd_k', 'd_v')
-        _check_positive('model', self, 'norm_epsilon')
+        _check_positive('model', self, 'norm_epsilon', 'attention_gain')
         _check_rate('model', self, 'dropout_rate')
         _check_rate('model', self, 'attention_dropout_rate', 'activation_dropout_rate')
         _check_choice('model', self, 'activation', ('relu', 'gelu', 'swish'))

@@ -13,11 +13,8 @@ from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.layout import Layout
 
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
-projection_init = nn.initializers.variance_scaling(
-    1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(1, 2)
-)
-output_init = nn.initializers.variance_scaling(
-    1.0, 'fan_avg', 'uniform', in_axis=(0, 1), out_axis=2
+_glorot = functools.partial(
+    nn.initializers.variance_scaling, mode='fan_avg', distribution='uniform'
 )
 
 
@@ -105,6 +102,7 @@ class MultiHeadAttention(nn.Module):
       dtype: of the matrix products; parameters and softmax are float32.
       use_bias: adds a bias to each projection; the paper has none.
       dropout_rate: of the attention weights; the paper has none.
+      gain: factor on the initial matrices of queries, keys and values.
       layout: where weights and heads lie on the devices.
 
     The attention weights [B, N, T, S] are sown as 'attention_weights' in the collection
@@ -117,6 +115,7 @@ class MultiHeadAttention(nn.Module):
     dtype: jnp.dtype = jnp.float32
     use_bias: bool = False
     dropout_rate: float = 0.0
+    gain: float = 1.0
     layout: Layout = Layout()
 
     @nn.compact
@@ -165,7 +164,8 @@ class MultiHeadAttention(nn.Module):
 
         def project(name: str, x_BTD: jax.Array, size: int) -> jax.Array:
             shape = (model_size, self.num_heads, size)
-            kernel_DNH = self.param(name, projection_init, shape, jnp.float32)
+            init = _glorot(self.gain**2, in_axis=0, out_axis=(1, 2))
+            kernel_DNH = self.param(name, init, shape, jnp.float32)
             kernel_DNH = self.layout(kernel_DNH.astype(self.dtype), 'DNH')
             # As one product of matrices: with the letters apart XLA's gradients are slower on CPUs.
             x_PD = x_BTD.astype(self.dtype).reshape(-1, model_size)
@@ -198,7 +198,8 @@ class MultiHeadAttention(nn.Module):
         )
         self.sow('intermediates', 'attention_weights', weights_BNTS)
         shape = (self.num_heads, value_size, model_size)
-        kernel_NHD = self.param('output', output_init, shape, jnp.float32)
+        init = _glorot(1.0, in_axis=(0, 1), out_axis=2)
+        kernel_NHD = self.param('output', init, shape, jnp.float32)
         kernel_NHD = self.layout(kernel_NHD.astype(self.dtype), 'NHD')
         heads = output_BTNH.reshape(-1, self.num_heads * value_size)
         out_PD = heads @ kernel_NHD.reshape(-1, model_size)

@@ -40,6 +40,7 @@ def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttent
         compute_dtype(config),
         config.attention_bias,
         config.attention_dropout_rate,
+        config.attention_gain,
         layout,
         name=name,
     )
