@@ -188,6 +188,14 @@ def test_initial_matrices_have_the_fan_of_the_whole_model_not_of_a_head():
         assert 0.21 < float(jnp.abs(kernel).max()) <= 0.2166
 
 
+def test_the_gain_is_of_queries_keys_and_values():
+    module = MultiHeadAttention(num_heads=8, gain=0.5)
+    params = module.init(jax.random.key(0), jnp.zeros((1, 1, 64)))['params']
+    largest = {name: float(jnp.abs(kernel).max()) for name, kernel in params.items()}
+    assert 0.21 < largest.pop('output') <= 0.2166
+    assert all(0.105 < value <= 0.1083 for value in largest.values())
+
+
 def test_steps_with_a_cache_are_the_full_causal_pass():
     x = normal(0, 2, 4, 6)
     module = MultiHeadAttention(num_heads=2, key_size=5, value_size=3)
