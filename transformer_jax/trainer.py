@@ -244,12 +244,17 @@ class _Run:
         config = self.config.train
         clock = _Clock()
         self.compilations.lap()
+        # The CPU devices of a process share its threads: steps in flight that all wait for each
+        # other's sums can use these up, and XLA then aborts.
+        one_at_a_time = jax.default_backend() == 'cpu' and self.mesh.size > 1
         with (
             self.stop.deferred(),
             progress_bar('Training', total=config.steps, initial=self.start, unit=' steps') as bar,
         ):
             for step, (bucket, batch) in enumerate(self._batches(programs), self.start + 1):
                 self.state = programs[bucket].run(self.state, batch)
+                if one_at_a_time:
+                    jax.block_until_ready(self.state.step)
                 bar.update()
                 last = step == config.steps
                 why = None if last else self.stop.requested(step)
