@@ -158,7 +158,10 @@ class _Run:
         shardings = state_shardings(jax.eval_shape(initialise), mesh)
         state = jax.jit(initialise, out_shardings=shardings)()
         self.checkpoints = Checkpoints(
-            folder.checkpoints, keep=config.train.keep, keep_best=config.train.keep_best
+            folder.checkpoints,
+            keep=config.train.keep,
+            keep_best=config.train.keep_best,
+            every=config.train.checkpoint_every,
         )
         restored = self.checkpoints.restore_latest(state)
         self.state = state if restored is None else restored

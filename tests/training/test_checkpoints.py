@@ -175,3 +175,13 @@ def test_weights_alone_are_saved_and_read(tmp_path):
     manager.close()
     params, steps = mean(tmp_path / 'c', 5)
     assert steps == [7] and np.unique(params['a']).tolist() == [1.0]
+
+
+def test_one_between_the_regular_ones_stays_while_it_is_the_newest(tmp_path):
+    manager = Checkpoints(tmp_path / 'c', keep=2, every=3)
+    kept = []
+    for step in (3, 6, 8, 9, 11):
+        manager.save(state(step))
+        manager.wait()
+        kept.append(manager.steps())
+    assert kept == [[3], [3, 6], [6, 8], [6, 9], [9, 11]]

@@ -29,7 +29,13 @@ class Checkpoints:
     """
 
     def __init__(
-        self, directory: Path, *, keep: int = 1, keep_best: int = 1, read_only: bool = False
+        self,
+        directory: Path,
+        *,
+        keep: int = 1,
+        keep_best: int = 1,
+        every: int = 1,
+        read_only: bool = False,
     ):
         """Opens `directory`, creating it unless `read_only`.
 
@@ -37,6 +43,8 @@ class Checkpoints:
           directory: of the checkpoints.
           keep: latest ones kept.
           keep_best: ones of the highest dev BLEU kept besides.
+          every: steps between two; one that a stop has put between them stays while it is the
+            newest, so that in the end a run has what it would have had without the stop.
           read_only: neither saves nor cleans up.
         """
         self.directory = directory.absolute()
@@ -45,7 +53,7 @@ class Checkpoints:
             ocp.CheckpointManagerOptions(read_only=True, save_interval_steps=0, create=False)
             if read_only
             else ocp.CheckpointManagerOptions(
-                preservation_policy=_LatestAndBest(keep, keep_best, self._bleu)
+                preservation_policy=_LatestAndBest(keep, keep_best, every, self._bleu)
             )
         )
         self._manager = ocp.CheckpointManager(
@@ -220,6 +228,7 @@ class _LatestAndBest(policies.PreservationPolicy):
 
     latest: int
     best: int
+    every: int
     bleu: Callable[[int], float | None]
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
@@ -227,7 +236,8 @@ class _LatestAndBest(policies.PreservationPolicy):
         steps = [checkpoint.step for checkpoint in checkpoints]
         scored = [step for step in steps if self.bleu(step) is not None]
         best = sorted(scored, key=self.bleu)[-self.best :]
-        return [step in best or step in steps[-self.latest :] for step in steps]
+        latest = [step for step in steps[:-1] if step % self.every == 0] + steps[-1:]
+        return [step in best or step in latest[-self.latest :] for step in steps]
 
 
 def _items(state: TrainState) -> dict[str, Any]:
