@@ -12,7 +12,7 @@ as large and a learning rate lower by the square root of that.
 500, 1000, 1500, ... steps; the test set has not been looked at:
 
   model.attention_gain=1       2.1  7.7 11.8 11.7 13.3 11.4 12.7      given up after 3,747 steps
-  model.attention_gain=0.7071  3.7 18.2 27.4 31.7 35.1                still rising after 2,558 steps
+  model.attention_gain=0.7071  3.7 18.2 27.4 31.7 35.1 35.5           still rising after 3,001 steps
 
 Neither is finished.
 """
