@@ -4,7 +4,6 @@ Whole batches go through tf.data, as graph operations only: a batch costs one ga
 """
 
 import logging
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +17,6 @@ from transformer_jax.data.token_store import Sentences, TokenStore
 
 Arrays = dict[str, np.ndarray]
 Held = Callable[[np.ndarray], np.ndarray]
-# From the batches of an epoch, its number and the first batch wanted of it to their arrays.
-Reader = Callable[[list[Batch], int, int], Iterator[Arrays]]
 _PREFETCH = 8  # batches
 _logger = logging.getLogger('transformer_jax')
 
@@ -44,41 +41,44 @@ def training_batches(
       'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where there is nothing.
     """
     epoch, first = plan.locate(start_step)
-    read = _reader(store, held) if segmentation is None else _drawer(segmentation, held)
-    with ThreadPoolExecutor(1) as planner:
+    read = _reader(store) if segmentation is None else _drawer(segmentation, held)
+
+    def planned(epoch: int) -> list[Any]:
+        """What `read` is given for each batch of an epoch."""
         batches = plan.epoch(epoch)
+        if segmentation is None:
+            return [batch._replace(ids=held(batch.ids)) for batch in batches]
+        return [(batch, epoch, index) for index, batch in enumerate(batches)]
+
+    with ThreadPoolExecutor(1) as planner:
+        batches = planned(epoch)[first:]
         while True:
-            following = planner.submit(plan.epoch, epoch + 1)  # while this one is trained on
-            yield from read(batches, epoch, first)
-            batches, epoch, first = following.result(), epoch + 1, 0
+            epoch += 1
+            following = planner.submit(planned, epoch)  # while this epoch is trained on
+            yield from read(batches)
+            batches = following.result()
 
 
-def _drawer(segmentation: SampledSegmentation, held: Held) -> Reader:
-    def read(batches: list[Batch], epoch: int, first: int) -> Iterator[Arrays]:
-        def draw(index: int) -> Arrays:
-            return segmentation.arrays(batches[index], epoch, index, held)
+def _drawer(segmentation: SampledSegmentation, held: Held):
+    def draw(place: tuple[Batch, int, int]) -> Arrays:
+        return segmentation.arrays(*place, held)
 
-        yield from _ahead(draw, range(first, len(batches)), threads=os.cpu_count() or 1)
-
-    return read
+    return lambda places: _ahead(draw, places)
 
 
-def _reader(store: TokenStore, held: Held) -> Reader:
-    def held_of(batches: list[Batch], first: int) -> list[Batch]:
-        return [batch._replace(ids=held(batch.ids)) for batch in batches[first:]]
-
+def _reader(store: TokenStore):
     try:
         from transformer_jax.data._tensorflow import import_tensorflow
 
         tf = import_tensorflow()
     except ImportError:
         _logger.warning('tensorflow is not installed: a plain thread feeds the batches.')
-        return lambda batches, _, first: thread_batches(store, held_of(batches, first))
+        return lambda batches: thread_batches(store, batches)
     sides = {
         name: (tf.constant(sentences.tokens), tf.constant(sentences.offsets))
         for name, sentences in (('source', store.source), ('target', store.target))
     }
-    return lambda batches, _, first: tf_data_batches(sides, held_of(batches, first))
+    return lambda batches: tf_data_batches(sides, batches)
 
 
 def tf_data_batches(sides, batches: list[Batch]) -> Iterator[Arrays]:
@@ -133,12 +133,12 @@ def thread_batches(store: TokenStore, batches: list[Batch]) -> Iterator[Arrays]:
             'target': side(store.target, batch.bucket.target_length),
         }
 
-    yield from _ahead(gather, batches, threads=1)
+    yield from _ahead(gather, batches)
 
 
-def _ahead(make: Callable[[Any], Arrays], items: Iterable, *, threads: int) -> Iterator[Arrays]:
-    """`make` of each item, in order, made ahead of time in threads."""
-    with ThreadPoolExecutor(threads) as pool:
+def _ahead(make: Callable[[Any], Arrays], items: Iterable) -> Iterator[Arrays]:
+    """`make` of each item, in order, made ahead of time in a thread."""
+    with ThreadPoolExecutor(1) as pool:
         made: deque = deque()
         for item in items:
             made.append(pool.submit(make, item))

@@ -65,7 +65,12 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
-        """[B, T, D] to [B, T, D], each position by itself; see `Residual` for `deterministic`."""
+        """[B, T, D] to [B, T, D], each position by itself.
+
+        Args:
+          x: [B, T, D].
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
+        """
         dense = functools.partial(
             nn.Dense, dtype=self.dtype, kernel_init=nn.initializers.xavier_uniform()
         )
