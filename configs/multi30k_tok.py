@@ -29,7 +29,7 @@ def get_config(folder):
     config.model.d_ff = 256
     config.model.num_heads = 4
     config.model.dropout_rate = 0.3
-    # With 1, as in the paper's code, it hardly learns to align at this learning rate.
+    # With 1, the default, it hardly learns to align at this learning rate.
     config.model.attention_gain = 0.7071
 
     config.data.corpus = 'files'

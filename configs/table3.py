@@ -16,4 +16,4 @@ from transformer_jax.paper import row_config
 
 def get_config(row):
     base = runpy.run_path(str(Path(__file__).with_name('base.py')))['get_config']()
-    return Config.from_mapping(row_config(row, base.to_dict())).to_config_dict()
+    return row_config(row, Config.from_mapping(base)).to_config_dict()

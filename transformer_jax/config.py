@@ -76,8 +76,8 @@ class ModelConfig:
       activation: of the feed-forward: 'relu' (equation 2), 'gelu' or 'swish'.
       attention_bias: adds a bias to each projection of attention; section 3.2.2 has none.
       attention_gain: factor on the initial matrices of queries, keys and values; 1 is Glorot's
-        initialisation, as in tensor2tensor; 0.707 that of the three as one matrix, as in fairseq
-        and PyTorch, which learns to align sooner where the learning rate is high.
+        initialisation of each, 0.707 that of the three as one matrix, as in fairseq and PyTorch,
+        which learns to align sooner where the learning rate is high.
       output_bias: adds a bias to the logits; section 3.4 has none.
       norm_epsilon: added to the variance in layer norm.
       positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (all sines, then all cosines, as

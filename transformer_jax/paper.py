@@ -9,6 +9,7 @@ from typing import Any
 
 from transformer_jax import command
 from transformer_jax.config import Config, ModelConfig
+from transformer_jax.flops import training_flops
 
 VOCAB_SIZE = 37_000  # section 5.1
 _TOKENS = 25_000  # of each side in a batch, section 5.1
@@ -88,25 +89,20 @@ def main(arguments: Sequence[str]) -> None:
     print(table())
 
 
-def row_config(name: str, base: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def row_config(name: str, base: Config | None = None) -> Config:
     """The config of a row.
 
     Args:
       name: of the row.
-      base: the config of the base model, by section and field.
+      base: the config of the base model; None takes the defaults, which are its.
 
     Raises:
       ValueError: if there is no such row.
     """
     if name not in ROWS:
         raise ValueError(f'Table 3 has no row {name!r}; its rows are {", ".join(ROWS)}')
-    changes = ROWS[name].changes
-    return {section: {**base[section], **changes.get(section, {})} for section in base}
-
-
-def model_config(name: str) -> ModelConfig:
-    """The model of a row."""
-    return Config.from_mapping(row_config(name, Config().to_dict())).model
+    sections, changes = (base or Config()).to_dict(), ROWS[name].changes
+    return Config.from_mapping({s: sections[s] | dict(changes.get(s, {})) for s in sections})
 
 
 def parameter_count(config: ModelConfig, vocab_size: int) -> int:
@@ -123,8 +119,6 @@ def parameter_count(config: ModelConfig, vocab_size: int) -> int:
 
 def table() -> str:
     """Table 3, a line each."""
-    from transformer_jax.flops import training_flops
-
     lines = [
         f'{"row":16}{"layers":>7}{"d_model":>8}{"d_ff":>6}{"heads":>6}{"d_k":>5}{"d_v":>5}'
         f'{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}{"paper":>7}{"off":>7}'
@@ -132,7 +126,7 @@ def table() -> str:
     ]
     lengths = [_LENGTH] * (_TOKENS // _LENGTH)
     for name, row in ROWS.items():
-        config = Config.from_mapping(row_config(name, Config().to_dict()))
+        config = row_config(name)
         model = config.model
         count = parameter_count(model, VOCAB_SIZE)
         flops = training_flops(model, VOCAB_SIZE, lengths, lengths)
