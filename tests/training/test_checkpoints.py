@@ -157,16 +157,27 @@ def test_so_many_of_the_best_are_kept(tmp_path):
     assert Checkpoints(tmp_path / 'c').steps() == [2, 3, 4]
 
 
-def test_a_moving_average_is_restored_and_is_what_is_averaged(tmp_path):
-    def with_ema(step):
-        return state(step).replace(ema={'a': jnp.full((64, 8), 10.0 * step)})
+def with_ema(step):
+    return state(step).replace(ema={'a': jnp.full((64, 8), 10.0 * step)})
 
+
+def test_a_moving_average_is_restored_and_is_what_is_averaged(tmp_path):
     manager = Checkpoints(tmp_path / 'c', keep=2)
     for step in (1, 2):
         manager.save(with_ema(step))
     manager.wait()
     assert same(manager.restore_latest(with_ema(0)), with_ema(2))
     assert np.unique(mean(tmp_path / 'c', 2)[0]['a']).tolist() == [15.0]
+
+
+def test_a_moving_average_that_is_lost_is_damage(tmp_path):
+    manager = Checkpoints(tmp_path / 'c', keep=2)
+    for step in (1, 2):
+        manager.save(with_ema(step))
+    manager.close()
+    shutil.rmtree(tmp_path / 'c' / '2' / 'ema')
+    params, steps = mean(tmp_path / 'c', 2)
+    assert steps == [1] and np.unique(params['a']).tolist() == [10.0]
 
 
 def test_weights_alone_are_saved_and_read(tmp_path):

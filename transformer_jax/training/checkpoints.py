@@ -188,7 +188,9 @@ class Checkpoints:
         return self._known_bleu[step]
 
     def _weights_item(self, step: int) -> str:
-        return 'ema' if (self.directory / str(step) / 'ema').is_dir() else 'params'
+        """The item to translate with, by what was saved: an average that is lost is damage."""
+        args = ocp.args.Composite(checksums=ocp.args.JsonRestore())
+        return 'ema' if 'ema' in self._manager.restore(step, args=args)['checksums'] else 'params'
 
     def wait(self) -> None:
         """Returns when everything is on disk; raises what went wrong on the way."""
