@@ -19,9 +19,15 @@ from jax.sharding import Mesh
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.data.batching import round_length
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.decoding import Hypotheses, beam_search, greedy_search, length_penalty, sample
+from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.errors import UserError
-from transformer_jax.model import Transformer
+from transformer_jax.model import (
+    DecodingCache,
+    Transformer,
+    reorder_hypotheses,
+    select_sentences,
+    with_room,
+)
 from transformer_jax.progress import progress_bar
 from transformer_jax.sharding import (
     MeshLayout,
@@ -312,8 +318,10 @@ class Translator:
         sampling: Sampling | None,
     ) -> Hypotheses:
         batch = shard_whole_batch({'source': source_BS, 'numbers': numbers_B}, self.mesh)
+        hypotheses = decode.beam_size if sampling is None else n_best
         found = _search(
             self.params,
+            _start(self.params, batch['source'], self.model, hypotheses),
             **batch,
             model=self.model,
             eos_id=self.vocabulary.eos_id,
@@ -330,9 +338,18 @@ class Translator:
         )
 
 
+# Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
+# turn it around in each step of the search.
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _start(params: Any, source: jax.Array, model: Transformer, hypotheses: int) -> DecodingCache:
+    """Encodes [B, S] ids."""
+    return model.apply({'params': params}, source, hypotheses, method='start_decoding')
+
+
 @functools.partial(jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling'))
 def _search(
     params: Any,
+    cache: DecodingCache,
     source: jax.Array,
     numbers: jax.Array,
     *,
@@ -343,24 +360,18 @@ def _search(
     sampling: Sampling | None,
 ) -> Hypotheses:
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
-    hypotheses = n_best if sampling is not None else decode.beam_size
-    lengths_B = jnp.sum(source != 0, axis=1)
-    limits_B = jnp.where(lengths_B > 0, lengths_B + decode.max_extra_length, 1)
+    batch, hypotheses, _ = cache.ancestors.shape
     longest = source.shape[1] + decode.max_extra_length
     if model.config.positions == 'learned':
         longest = min(longest, model.config.max_positions)
-        limits_B = jnp.minimum(limits_B, longest)
-    cache, memory = model.apply(
-        {'params': params}, source, hypotheses, longest, method='start_decoding'
-    )
+    lengths_B = jnp.sum(source != 0, axis=1)
+    limits_B = jnp.where(lengths_B > 0, lengths_B + decode.max_extra_length, 1)
+    limits_B = jnp.minimum(limits_B, longest)
 
     def step_fn(tokens, position, cache):
-        return model.apply(
-            {'params': params}, tokens, position, cache, memory, source, method='decode_step'
-        )
+        return model.apply({'params': params}, tokens, position, cache, method='decode_step')
 
     if sampling is not None:
-        batch = source.shape[0]
         key = jax.random.key(sampling.seed)
         numbers_R = jnp.repeat(numbers, hypotheses)
         draws_R = jnp.tile(jnp.arange(hypotheses), batch)
@@ -368,7 +379,7 @@ def _search(
         keys_R = fold(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, numbers_R), draws_R)
         found = sample(
             step_fn,
-            cache,
+            with_room(cache, longest),
             jnp.repeat(limits_B, hypotheses),
             keys_R,
             length=longest,
@@ -384,20 +395,25 @@ def _search(
             return jnp.take_along_axis(x, order_BK.reshape(order_BK.shape + (1,) * (x.ndim - 2)), 1)
 
         found = jax.tree.map(sort, found)
-    elif decode.beam_size == 1:
-        found = greedy_search(step_fn, cache, limits_B, length=longest, eos_id=eos_id)
-        penalty_BK = length_penalty(found.lengths, decode.length_penalty)
-        found = found._replace(scores=found.log_probs / penalty_BK)
     else:
+        # Few outputs are much longer than their sources: most of the search does without the room
+        # that these few need. Devices that share out the sentences do not exchange them.
+        in_parts = model.layout.row_groups == 1
+        likely = (
+            min(longest, source.shape[1] + max(8, source.shape[1] // 4)) if in_parts else longest
+        )
         found = beam_search(
             step_fn,
-            cache,
+            with_room(cache, likely),
             limits_B,
             length=longest,
             beam_size=decode.beam_size,
             eos_id=eos_id,
             alpha=decode.length_penalty,
             n_best=n_best,
+            reorder=reorder_hypotheses,
+            select=select_sentences if in_parts else None,
+            first_length=likely,
         )
     # All of it everywhere, for every process to read.
     return jax.tree.map(lambda x: model.layout(x, '-' * x.ndim), found)

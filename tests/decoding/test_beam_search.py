@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from transformer_jax.decoding import beam_search, greedy_search, length_penalty
+from transformer_jax.decoding.beam_search import likeliest_tokens
 
 # Dimension key: B sentences, K hypotheses, R = B·K rows, T length, V vocabulary.
 
@@ -290,6 +291,44 @@ def test_search_stops_as_soon_as_nothing_better_can_come(alpha, n_best, steps):
     jax.block_until_ready(found)
     jax.effects_barrier()
     assert len(taken) == steps
+
+
+@pytest.mark.parametrize('first_length', range(LENGTH + 1))
+@pytest.mark.parametrize('sentences', [1, 4, 6])
+def test_stragglers_in_parts_find_what_they_find_together(sentences, first_length):
+    limits, table = LIMITS[:sentences], jnp.asarray(logits_table(4)[:sentences])
+
+    def select(cache, ids, length):
+        assert length == LENGTH
+        return jax.tree.map(lambda x: x.reshape(-1, 3)[ids].reshape(-1), cache)
+
+    def run(**options):
+        return beam_search(
+            step_with(table),
+            make_cache(np.arange(sentences), 3),
+            limits,
+            length=LENGTH,
+            beam_size=3,
+            eos_id=EOS,
+            n_best=3,
+            **options,
+        )
+
+    in_parts = jax.jit(functools.partial(run, select=select, first_length=first_length))()
+    jax.tree.map(np.testing.assert_array_equal, in_parts, jax.jit(run)())
+
+
+@pytest.mark.parametrize('vocab_size', [5, 300, 1000, 1024])
+@pytest.mark.parametrize('count', [1, 4])
+def test_the_likeliest_tokens_are_those_of_a_sorted_row_without_padding(vocab_size, count):
+    # Rounded, so that there are equals, of which the first comes first.
+    logits = np.random.default_rng(0).normal(size=(50, vocab_size)).astype('float32').round(1)
+    logits[::2, 0] = 9.0
+    values, tokens = likeliest_tokens(jnp.asarray(logits), count)
+    logits[:, 0] = -np.inf
+    expected = np.argsort(-logits, axis=1, kind='stable')[:, :count]
+    np.testing.assert_array_equal(tokens, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(logits, expected, axis=1))
 
 
 @pytest.mark.parametrize('n_best', [0, 3])

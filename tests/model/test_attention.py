@@ -141,7 +141,7 @@ def test_heads_are_what_a_loop_over_heads_gives():
     output, seen = jax.jit(module.apply)(variables, x, memory, mask)
     expected = numpy_attention(variables['params'], x, memory, np.asarray(mask[:, 0]))
     np.testing.assert_allclose(output, expected, atol=1e-5)
-    assert seen.key.shape == seen.value.shape == (2, 5, 3, 4)
+    assert (seen.key.shape, seen.value.shape) == ((2, 3, 4, 5), (2, 3, 5, 4))
 
 
 def test_heads_do_not_mix_before_the_output_projection():
@@ -169,7 +169,7 @@ def test_d_k_and_d_v_of_their_own():
         'value': (10, 4, 7),
         'output': (4, 7, 10),
     }
-    assert (seen.key.shape, seen.value.shape) == ((2, 3, 4, 3), (2, 3, 4, 7))
+    assert (seen.key.shape, seen.value.shape) == ((2, 4, 3, 3), (2, 4, 3, 7))
     mask = np.ones((2, 3, 3), bool)
     np.testing.assert_allclose(output, numpy_attention(variables['params'], x, x, mask), atol=1e-5)
 
@@ -203,10 +203,14 @@ def test_steps_with_a_cache_are_the_full_causal_pass():
     apply = jax.jit(module.apply)
     expected, _ = apply(variables, x, mask=causal_mask(4))
     # Room for more than is used, filled with what must never be looked at.
-    cache = KVCache(jnp.full((2, 7, 2, 5), 50.0), jnp.full((2, 7, 2, 3), 1e6))
+    cache = KVCache(jnp.full((2, 2, 5, 7), 50.0), jnp.full((2, 2, 7, 3), 1e6))
     for position in range(4):
         step, cache = apply(
-            variables, x[:, position, None], cache=cache, position=jnp.int32(position)
+            variables,
+            x[:, position, None],
+            mask=(jnp.arange(7) <= position)[None, None, None],
+            cache=cache,
+            position=jnp.int32(position),
         )
         np.testing.assert_allclose(step[:, 0], expected[:, position], atol=1e-5)
 
@@ -223,7 +227,7 @@ def test_memory_may_be_given_as_the_keys_and_values_made_of_it():
 
 @pytest.mark.parametrize('given', ['cache', 'position'])
 def test_cache_and_position_belong_together(given):
-    cache = KVCache(jnp.zeros((1, 2, 1, 4)), jnp.zeros((1, 2, 1, 4)))
+    cache = KVCache(jnp.zeros((1, 1, 4, 2)), jnp.zeros((1, 1, 2, 4)))
     arguments = {'cache': cache, 'position': jnp.int32(0)}
     with pytest.raises(ValueError, match='cache and position belong together'):
         MultiHeadAttention(1).init(

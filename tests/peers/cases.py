@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.decoding import beam_search
-from transformer_jax.model import Transformer
+from transformer_jax.model import Transformer, reorder_hypotheses, with_room
 from transformer_jax.training.loss import label_smoothed_loss
 from transformer_jax.training.step import shift_right
 
@@ -109,23 +109,20 @@ def our_translations(config, params):
     """The best output of beam search for each sentence, up to the end mark."""
     model = Transformer(config, VOCAB_SIZE)
     rows = len(SENTENCES)
-    cache, memory = model.apply(
-        {'params': params}, SENTENCES, BEAM_SIZE, LONGEST, method='start_decoding'
-    )
+    cache = model.apply({'params': params}, SENTENCES, BEAM_SIZE, method='start_decoding')
 
     def step(tokens, position, cache):
-        return model.apply(
-            {'params': params}, tokens, position, cache, memory, SENTENCES, method='decode_step'
-        )
+        return model.apply({'params': params}, tokens, position, cache, method='decode_step')
 
     found = beam_search(
         step,
-        cache,
+        with_room(cache, LONGEST),
         jnp.full(rows, LONGEST),
         length=LONGEST,
         beam_size=BEAM_SIZE,
         eos_id=EOS,
         alpha=0.0,
+        reorder=reorder_hypotheses,
     )
     return [up_to_end(row) for row in np.asarray(found.tokens[:, 0])]
 

@@ -4,6 +4,7 @@ A finished hypothesis keeps its place in the beam, which narrows by one (Marian 
 with one place this is greedy search, with enough places it is exhaustive.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,9 @@ import jax.numpy as jnp
 from jax import lax
 
 StepFn = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
+Reorder = Callable[[Any, jax.Array], Any]
+Select = Callable[[Any, jax.Array, int], Any]
+_GROUP = 128  # tokens of which `likeliest_tokens` looks at the best first
 
 
 class Hypotheses(NamedTuple):
@@ -33,12 +37,15 @@ class Hypotheses(NamedTuple):
 
 
 class _Beam(NamedTuple):
-    position: jax.Array  # [] int32
+    limits_B: jax.Array
     tokens_BKT: jax.Array
     lengths_BK: jax.Array
     log_probs_BK: jax.Array  # -inf for a place that nobody holds
     finished_BK: jax.Array
-    cache: Any
+
+    def live(self) -> jax.Array:
+        """[B, K] whether a hypothesis may go on."""
+        return ~self.finished_BK & (self.log_probs_BK > -jnp.inf)
 
 
 def length_penalty(lengths: jax.Array, alpha: float) -> jax.Array:
@@ -65,66 +72,115 @@ def next_log_probs(
     return jnp.where(allowed_RV, log_probs_RV, -jnp.inf)
 
 
-def beam_search(
-    step_fn: StepFn,
-    cache: Any,
-    max_lengths: jax.Array,
-    *,
-    length: int,
-    beam_size: int,
-    eos_id: int,
-    alpha: float = 0.6,
-    n_best: int = 1,
-) -> Hypotheses:
-    """Finds the outputs of highest score = log-probability / length penalty.
+def likeliest_tokens(logits: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """The highest logits of each row, as `jax.lax.top_k` finds them, but never padding (token 0).
 
-    A sentence is done when its beam is full of finished hypotheses, or as soon as no live one can
-    reach the score of the n_best-th finished one. Its result does not depend on the others'.
+    Only groups of tokens with the highest maxima are looked into: one pass over the logits, where
+    sorting takes many.
 
     Args:
-      step_fn: from tokens [B·K] int32 (0 at the start), a position (int32 scalar) and the cache to
-        logits [B·K, V] and the new cache.
-      cache: a pytree whose arrays have B·K rows.
-      max_lengths: [B] int32, most tokens of each output, the end mark included; at the limit the
-        end mark is taken, with its own probability.
-      length: T; a smaller limit than `max_lengths` where it is less.
-      beam_size: K.
-      eos_id: the end mark.
-      alpha: of the length penalty, not negative.
-      n_best: how many of the K outputs have to be right, at most K.
+      logits: [R, V].
+      count: C, at most V.
 
     Returns:
-      `Hypotheses`.
-
-    Raises:
-      ValueError: if n_best is not from 1 to beam_size.
+      Logits [R, C], descending, and tokens [R, C] int32; -inf where there is no other than padding.
     """
-    if not 1 <= n_best <= beam_size:
-        raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
-    max_lengths = jnp.minimum(max_lengths, length)
-    batch, slots = max_lengths.shape[0], jnp.arange(beam_size)
-    limits_BK = jnp.repeat(max_lengths[:, None], beam_size, axis=1)
+    rows, vocab_size = logits.shape
+    groups = vocab_size // _GROUP
 
-    def scores(beam: _Beam) -> jax.Array:
-        penalty_BK = length_penalty(beam.lengths_BK, alpha)
-        return jnp.where(beam.finished_BK, beam.log_probs_BK / penalty_BK, -jnp.inf)
+    tokens_RN = jnp.broadcast_to(jnp.arange(vocab_size, dtype=jnp.int32)[None], logits.shape)
+    logits_RN = logits
+    if groups > count:
+        even = groups * _GROUP
+        maxima_RG = jnp.max(logits[:, :even].reshape(rows, groups, _GROUP), axis=-1)
+        maxima_RG = maxima_RG.at[:, 0].set(jnp.max(logits[:, 1:_GROUP], axis=-1))
+        _, best_RC = lax.top_k(maxima_RG, count)
+        # In order, so that of equal logits the first token wins, as in the whole row.
+        best_RC = jnp.sort(best_RC, axis=-1)
+        within_RCN = best_RC[..., None] * _GROUP + jnp.arange(_GROUP)[None, None]
+        tokens_RN = jnp.concatenate([within_RCN.reshape(rows, -1), tokens_RN[:, even:]], axis=1)
+        logits_RN = jnp.take_along_axis(logits, tokens_RN, axis=1)
+    logits_RC, where_RC = lax.top_k(jnp.where(tokens_RN == 0, -jnp.inf, logits_RN), count)
+    return logits_RC, jnp.take_along_axis(tokens_RN, where_RC, axis=1)
 
-    def live(beam: _Beam) -> jax.Array:
-        return ~beam.finished_BK & (beam.log_probs_BK > -jnp.inf)
 
-    def step(beam: _Beam) -> _Beam:
-        i = beam.position
-        last_BK = beam.tokens_BKT[:, :, jnp.maximum(i - 1, 0)]
-        logits_RV, cache = step_fn(last_BK.reshape(-1), i, beam.cache)
-        vocab_size = logits_RV.shape[-1]
-        added_BKV = next_log_probs(logits_RV, i, limits_BK.reshape(-1), eos_id).reshape(
-            batch, beam_size, vocab_size
+def next_tokens(
+    logits: jax.Array, count: int, at_limit: jax.Array, eos_id: int
+) -> tuple[jax.Array, jax.Array]:
+    """The likeliest tokens that may come next: never padding, and at the limit the end only.
+
+    Args:
+      logits: [R, V].
+      count: C, at most V.
+      at_limit: [R] bool.
+      eos_id: the end mark.
+
+    Returns:
+      Log-probabilities [R, C] float32, descending, -inf where there is no other; tokens [R, C].
+    """
+    logits = logits.astype(jnp.float32)
+    values_RC, tokens_RC = likeliest_tokens(logits, count)
+    is_first_C = (jnp.arange(count) == 0)[None]
+    end_RC = jnp.where(is_first_C, logits[:, eos_id, None], -jnp.inf)
+    values_RC = jnp.where(at_limit[:, None], end_RC, values_RC)
+    tokens_RC = jnp.where(at_limit[:, None], eos_id, tokens_RC)
+    return values_RC - jax.nn.logsumexp(logits, axis=-1)[:, None], tokens_RC
+
+
+def take_rows(cache: Any, origins: jax.Array) -> Any:
+    """A cache after each hypothesis has been replaced by one of its sentence, all of it copied.
+
+    Args:
+      cache: a pytree whose arrays have B·K rows.
+      origins: [B, K] int32, which hypothesis takes each place.
+    """
+    batch, beam_size = origins.shape
+
+    def take(x: jax.Array) -> jax.Array:
+        # Each sentence's hypotheses among themselves: devices that share out the sentences have
+        # all they need.
+        x_BK = x.reshape(batch, beam_size, *x.shape[1:])
+        return jax.vmap(lambda x_K, origin_K: x_K[origin_K])(x_BK, origins).reshape(x.shape)
+
+    return jax.tree.map(take, cache)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """A step of the search, and steps as long as there is something to go on with."""
+
+    step_fn: StepFn
+    reorder: Reorder
+    eos_id: int
+    alpha: float
+    n_best: int
+
+    def run(
+        self, position: jax.Array, beam: _Beam, cache: Any, end: int, few: int = 0
+    ) -> tuple[jax.Array, _Beam, Any]:
+        """Goes on until all are done, or at most `few` sentences are not, or `end` is reached."""
+
+        def goes_on(state: tuple[jax.Array, _Beam, Any]) -> jax.Array:
+            position, beam, _ = state
+            return (position < end) & (jnp.sum(jnp.any(beam.live(), axis=1)) > few)
+
+        return lax.while_loop(goes_on, lambda state: self.step(*state), (position, beam, cache))
+
+    def step(self, position: jax.Array, beam: _Beam, cache: Any) -> tuple[jax.Array, _Beam, Any]:
+        """Gives each place of a beam to one of those that are finished or grow from it."""
+        batch, beam_size = beam.lengths_BK.shape
+        last_BK = beam.tokens_BKT[:, :, jnp.maximum(position - 1, 0)]
+        logits_RV, cache = self.step_fn(last_BK.reshape(-1), position, cache)
+        count = min(beam_size, logits_RV.shape[-1])  # C: more of one hypothesis cannot be chosen
+        at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, beam_size)
+        added_RC, token_RC = next_tokens(logits_RV, count, at_limit_R, self.eos_id)
+        grown_BKC = jnp.where(
+            beam.live()[..., None],
+            beam.log_probs_BK[..., None] + added_RC.reshape(batch, beam_size, count),
+            -jnp.inf,
         )
-        grown_BKV = jnp.where(
-            live(beam)[..., None], beam.log_probs_BK[..., None] + added_BKV, -jnp.inf
-        )
-        grown_BK, flat_BK = lax.top_k(grown_BKV.reshape(batch, -1), beam_size)
-        token_BK = (flat_BK % vocab_size).astype(jnp.int32)
+        grown_BK, flat_BK = lax.top_k(grown_BKC.reshape(batch, -1), beam_size)
+        token_BK = jnp.take_along_axis(token_RC.reshape(batch, -1), flat_BK, axis=1)
 
         # No log-probability exceeds 0: places go to the finished first, then to the likeliest.
         def both(finished_BK: jax.Array, grown_BK: jax.Array) -> jax.Array:
@@ -136,48 +192,111 @@ def beam_search(
         def choose(finished_BK: jax.Array, grown_BK: jax.Array) -> jax.Array:
             return jnp.take_along_axis(both(finished_BK, grown_BK), chosen_BK, axis=1)
 
-        held_BK = jnp.broadcast_to(slots[None], (batch, beam_size))
-        origin_BK = choose(held_BK, flat_BK // vocab_size)
+        held_BK = jnp.broadcast_to(jnp.arange(beam_size)[None], (batch, beam_size))
+        origin_BK = choose(held_BK, flat_BK // count)
         token_BK = choose(jnp.zeros_like(token_BK), token_BK)
         log_probs_BK = choose(jnp.where(beam.finished_BK, beam.log_probs_BK, -jnp.inf), grown_BK)
         was_finished_BK = choose(beam.finished_BK, jnp.zeros_like(beam.finished_BK))
-        ended_BK = (token_BK == eos_id) & (log_probs_BK > -jnp.inf)
+        ended_BK = (token_BK == self.eos_id) & (log_probs_BK > -jnp.inf)
         tokens_BKT = jnp.take_along_axis(beam.tokens_BKT, origin_BK[..., None], axis=1)
-
-        def reorder(x: jax.Array) -> jax.Array:
-            # Each sentence's hypotheses among themselves: devices that share out the sentences have
-            # all they need.
-            x_BK = x.reshape(batch, beam_size, *x.shape[1:])
-            return jax.vmap(lambda x_K, origin_K: x_K[origin_K])(x_BK, origin_BK).reshape(x.shape)
-
         beam = _Beam(
-            position=i + 1,
-            tokens_BKT=tokens_BKT.at[:, :, i].set(token_BK),
-            lengths_BK=choose(beam.lengths_BK, jnp.full_like(beam.lengths_BK, i + 1)),
+            limits_B=beam.limits_B,
+            tokens_BKT=tokens_BKT.at[:, :, position].set(token_BK),
+            lengths_BK=choose(beam.lengths_BK, jnp.full_like(beam.lengths_BK, position + 1)),
             log_probs_BK=log_probs_BK,
             finished_BK=was_finished_BK | ended_BK,
-            cache=jax.tree.map(reorder, cache),
         )
-        # Log-probabilities only fall and the penalty divides by at most that of the limit.
-        best_live_B = jnp.max(jnp.where(live(beam), beam.log_probs_BK, -jnp.inf), axis=1)
-        bound_B = best_live_B / length_penalty(max_lengths, alpha)
-        worst_kept_B = lax.top_k(scores(beam), n_best)[0][:, -1]
-        done_BK = jnp.broadcast_to((worst_kept_B >= bound_B)[:, None], (batch, beam_size))
-        return beam._replace(
-            log_probs_BK=jnp.where(done_BK & ~beam.finished_BK, -jnp.inf, beam.log_probs_BK)
-        )
+        return position + 1, self._without_the_hopeless(beam), self.reorder(cache, origin_BK)
 
-    start = _Beam(
-        position=jnp.int32(0),
+    def _without_the_hopeless(self, beam: _Beam) -> _Beam:
+        """Ends sentences that cannot find anything better."""
+        # Log-probabilities only fall and the penalty divides by at most that of the limit.
+        best_live_B = jnp.max(jnp.where(beam.live(), beam.log_probs_BK, -jnp.inf), axis=1)
+        bound_B = best_live_B / length_penalty(beam.limits_B, self.alpha)
+        worst_kept_B = lax.top_k(self.scores(beam), self.n_best)[0][:, -1]
+        ends_BK = ~beam.finished_BK & (worst_kept_B >= bound_B)[:, None]
+        return beam._replace(log_probs_BK=jnp.where(ends_BK, -jnp.inf, beam.log_probs_BK))
+
+    def scores(self, beam: _Beam) -> jax.Array:
+        """[B, K], -inf for what is not finished."""
+        penalty_BK = length_penalty(beam.lengths_BK, self.alpha)
+        return jnp.where(beam.finished_BK, beam.log_probs_BK / penalty_BK, -jnp.inf)
+
+
+def beam_search(
+    step_fn: StepFn,
+    cache: Any,
+    max_lengths: jax.Array,
+    *,
+    length: int,
+    beam_size: int,
+    eos_id: int,
+    alpha: float = 0.6,
+    n_best: int = 1,
+    reorder: Reorder = take_rows,
+    select: Select | None = None,
+    first_length: int = 0,
+) -> Hypotheses:
+    """Finds the outputs of highest score = log-probability / length penalty.
+
+    A sentence is done when its beam is full of finished hypotheses, or as soon as no live one can
+    reach the score of the n_best-th finished one. Its result does not depend on the others'.
+
+    Args:
+      step_fn: from tokens [B·K] int32 (0 at the start), a position (int32 scalar) and the cache to
+        logits [B·K, V] and the new cache.
+      cache: a pytree that `step_fn` and `reorder` know how to read.
+      max_lengths: [B] int32, most tokens of each output, the end mark included; at the limit the
+        end mark is taken, with its own probability.
+      length: T; a smaller limit than `max_lengths` where it is less.
+      beam_size: K.
+      eos_id: the end mark.
+      alpha: of the length penalty, not negative.
+      n_best: how many of the K outputs have to be right, at most K.
+      reorder: from the cache and [B, K] int32, which hypothesis of its sentence takes each place,
+        to the cache after that.
+      select: from the cache, [b] int32 and a length to the cache of these sentences with room for
+        this length. With it the stragglers, as soon as a quarter of the sentences are left or
+        `first_length` is reached, go on in batches of a quarter.
+      first_length: for which `cache` has room, where `select` is given.
+
+    Returns:
+      `Hypotheses`.
+
+    Raises:
+      ValueError: if n_best is not from 1 to beam_size.
+    """
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
+    search = _Search(step_fn, reorder, eos_id, alpha, n_best)
+    batch = max_lengths.shape[0]
+    beam = _Beam(
+        limits_B=jnp.minimum(max_lengths, length),
         tokens_BKT=jnp.zeros((batch, beam_size, length), jnp.int32),
         lengths_BK=jnp.zeros((batch, beam_size), jnp.int32),
         # All places begin alike, so only the first is alive: K equal beams would stay equal.
-        log_probs_BK=jnp.where(slots == 0, 0.0, -jnp.inf)[None].repeat(batch, axis=0),
+        log_probs_BK=jnp.where(jnp.arange(beam_size) == 0, 0.0, -jnp.inf)[None].repeat(batch, 0),
         finished_BK=jnp.zeros((batch, beam_size), bool),
-        cache=cache,
     )
-    beam = lax.while_loop(lambda beam: (beam.position < length) & jnp.any(live(beam)), step, start)
-    best_BK, order_BK = lax.top_k(scores(beam), beam_size)
+    if select is None:
+        _, beam, _ = search.run(jnp.int32(0), beam, cache, length)
+    else:
+        part = batch // 4 if batch % 4 == 0 else batch
+        few = part if part < batch else 0
+        position, beam, cache = search.run(jnp.int32(0), beam, cache, first_length, few)
+
+        def finish(beam: _Beam, ids: jax.Array) -> _Beam:
+            return search.run(position, beam, select(cache, ids, length), length)[1]
+
+        def finish_part(ids: jax.Array) -> _Beam:
+            taken = jax.tree.map(lambda x: x[ids], beam)
+            return lax.cond(jnp.any(taken.live()), finish, lambda beam, _: beam, taken, ids)
+
+        order_B = jnp.argsort(~jnp.any(beam.live(), axis=1))  # those that are not done first
+        parts = lax.map(finish_part, order_B.reshape(-1, part))
+        back_B = jnp.argsort(order_B)
+        beam = jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:])[back_B], parts)
+    best_BK, order_BK = lax.top_k(search.scores(beam), beam_size)
     found_BK = best_BK > -jnp.inf
     tokens_BKT = jnp.take_along_axis(beam.tokens_BKT, order_BK[..., None], axis=1)
     return Hypotheses(

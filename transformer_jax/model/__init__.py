@@ -15,11 +15,20 @@ from transformer_jax.model.attention import (
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
-from transformer_jax.model.transformer import Decoder, Encoder, Transformer
+from transformer_jax.model.transformer import (
+    Decoder,
+    DecodingCache,
+    Encoder,
+    Transformer,
+    reorder_hypotheses,
+    select_sentences,
+    with_room,
+)
 
 __all__ = [
     'Decoder',
     'DecoderLayer',
+    'DecodingCache',
     'Encoder',
     'EncoderLayer',
     'FeedForward',
@@ -31,5 +40,8 @@ __all__ = [
     'causal_mask',
     'dot_product_attention',
     'padding_mask',
+    'reorder_hypotheses',
+    'select_sentences',
     'sinusoidal_positions',
+    'with_room',
 ]

@@ -83,9 +83,11 @@ def dot_product_attention(
 class KVCache(NamedTuple):
     """Keys and values of positions already seen, of one attention module.
 
+    They lie as the products of one head want them: keys transposed, each matrix in one piece.
+
     Attributes:
-      key: [B, S, N, H].
-      value: [B, S, N, Hv].
+      key: [B, N, H, S].
+      value: [B, N, S, Hv].
     """
 
     key: jax.Array
@@ -137,9 +139,9 @@ class MultiHeadAttention(nn.Module):
             for self-attention.
           mask: bool, broadcastable to [B, N, T, S], True where a query may look.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
-          cache: for self-attention one position at a time (T = 1): keys and values so far.
-          position: int32 scalar, where in `cache` this position goes; positions after it are not
-            looked at.
+          cache: for self-attention bit by bit: keys and values so far, which `x` joins. Its S
+            places need not be filled: `mask` says what may be looked at.
+          position: int32 scalar, the first of the T places in `cache` that `x` takes.
 
         Returns:
           [B, T, D], and the keys and values looked at, to be handed in again: as `cache` for
@@ -147,7 +149,7 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
           ValueError: if D is not divisible by num_heads and no sizes are given, if `cache` comes
-            without `position`, or with a memory, a mask or more than one position.
+            without `position` or `mask`, or with a memory.
         """
         model_size = x.shape[-1]
         if not (self.key_size and self.value_size) and model_size % self.num_heads:
@@ -157,8 +159,8 @@ class MultiHeadAttention(nn.Module):
             )
         if (cache is None) != (position is None):
             raise ValueError('cache and position belong together: give both or neither.')
-        if cache is not None and (memory is not None or mask is not None or x.shape[1] != 1):
-            raise ValueError('with a cache there is neither memory nor mask, and one position.')
+        if cache is not None and (memory is not None or mask is None):
+            raise ValueError('with a cache there is a mask, and no memory.')
         key_size = self.key_size or model_size // self.num_heads
         value_size = self.value_size or model_size // self.num_heads
 
@@ -181,18 +183,20 @@ class MultiHeadAttention(nn.Module):
             seen = memory
         else:
             source = x if memory is None else memory
-            seen = KVCache(project('key', source, key_size), project('value', source, value_size))
+            seen = KVCache(
+                project('key', source, key_size).transpose(0, 2, 3, 1),
+                project('value', source, value_size).swapaxes(1, 2),
+            )
         if cache is not None:
             seen = KVCache(
-                lax.dynamic_update_slice_in_dim(cache.key, seen.key, position, axis=1),
-                lax.dynamic_update_slice_in_dim(cache.value, seen.value, position, axis=1),
+                lax.dynamic_update_slice_in_dim(cache.key, seen.key, position, axis=3),
+                lax.dynamic_update_slice_in_dim(cache.value, seen.value, position, axis=2),
             )
-            mask = (jnp.arange(seen.key.shape[1]) <= position)[None, None, None, :]
 
         output_BTNH, weights_BNTS = dot_product_attention(
             query_BTNH,
-            seen.key,
-            seen.value,
+            seen.key.transpose(0, 3, 1, 2),
+            seen.value.swapaxes(1, 2),
             mask,
             functools.partial(Dropout(self.dropout_rate), deterministic=deterministic),
         )

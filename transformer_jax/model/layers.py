@@ -182,13 +182,13 @@ class DecoderLayer(nn.Module):
         """One layer.
 
         Args:
-          x: [B, T, D]; with `cache`, [B·K, 1, D], K rows for each row of `memory`.
+          x: [B, T, D].
           memory: [B, S, D], the encoder's output, or the `KVCache` of it from an earlier call.
           self_mask: bool, broadcastable to [B, N, T, T].
           memory_mask: bool, broadcastable to [B, N, T, S].
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
-          cache: keys and values of the positions before this one (see MultiHeadAttention).
-          position: int32 scalar, this position.
+          cache: keys and values of self-attention so far (see MultiHeadAttention).
+          position: int32 scalar, where in `cache` those of `x` go.
 
         Returns:
           The output, shaped as `x`, and the keys and values of self-attention and of the memory.
@@ -206,13 +206,8 @@ class DecoderLayer(nn.Module):
             return y
 
         def attend_memory(y: jax.Array) -> jax.Array:
-            # Hypotheses of one sentence are so many queries on one memory: it is never copied.
-            rows = (memory.key if isinstance(memory, KVCache) else memory).shape[0]
-            queries = y.reshape(rows, -1, y.shape[-1])
-            out, seen['memory'] = cross_attention(
-                queries, memory, memory_mask, deterministic=deterministic
-            )
-            return out.reshape(y.shape)
+            y, seen['memory'] = cross_attention(y, memory, memory_mask, deterministic=deterministic)
+            return y
 
         x = Residual(config, name='self_attention_residual')(
             x, attend_self, deterministic=deterministic

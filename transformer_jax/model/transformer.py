@@ -1,5 +1,7 @@
 """The whole Transformer (paper, figure 1)."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -12,7 +14,62 @@ from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
 
 # One KVCache per decoder layer.
-Cache = tuple[KVCache, ...]
+Caches = tuple[KVCache, ...]
+
+
+class DecodingCache(NamedTuple):
+    """What decoding K hypotheses of each sentence has seen, with room for T tokens of each.
+
+    Keys and values never move: place K t + k is that of what the k-th hypothesis was at position t,
+    and `ancestors` says which of these each of today's hypotheses descends from. All K of a
+    sentence are then queries on one set of keys.
+
+    Attributes:
+      self_attention: per layer, of T·K places.
+      memory: of the encoder's output per layer, of S places.
+      memory_mask: [B, 1, 1, S] bool.
+      ancestors: [B, K, T] int32, from 0 to K - 1; -1 at positions to come.
+    """
+
+    self_attention: Caches
+    memory: Caches
+    memory_mask: jax.Array
+    ancestors: jax.Array
+
+
+def with_room(cache: DecodingCache, length: int) -> DecodingCache:
+    """The cache with room for T = `length` tokens of each hypothesis; it keeps those it has."""
+    _, hypotheses, room = cache.ancestors.shape
+
+    def longer(x: jax.Array, axis: int, count: int, value: int = 0) -> jax.Array:
+        padding = [(0, 0)] * x.ndim
+        padding[axis] = (0, count)
+        return jnp.pad(x, padding, constant_values=value)
+
+    places = (length - room) * hypotheses
+    return cache._replace(
+        self_attention=tuple(
+            KVCache(longer(key, 3, places), longer(value, 2, places))
+            for key, value in cache.self_attention
+        ),
+        ancestors=longer(cache.ancestors, 2, length - room, -1),
+    )
+
+
+def select_sentences(cache: DecodingCache, sentences: jax.Array, length: int) -> DecodingCache:
+    """The cache of some of its sentences [b] int32, with room for T = `length` tokens."""
+    return with_room(jax.tree.map(lambda x: x[sentences], cache), length)
+
+
+def reorder_hypotheses(cache: DecodingCache, origins: jax.Array) -> DecodingCache:
+    """The cache after each hypothesis has been replaced by one of its sentence.
+
+    Args:
+      cache: before.
+      origins: [B, K] int32, which hypothesis takes each place.
+    """
+    ancestors = jnp.take_along_axis(cache.ancestors, origins[..., None], axis=1)
+    return cache._replace(ancestors=ancestors)
 
 
 def check_positions(config: ModelConfig, length: int) -> None:
@@ -35,7 +92,7 @@ class Positions(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, positions: jax.Array, *, deterministic: bool) -> jax.Array:
-        """[B, T, D] embeddings and [T] int positions to [B, T, D].
+        """[B, T, D] embeddings and [T] int positions, or [1] for all, to [B, T, D].
 
         Raises:
           ValueError: if there are more positions than the learned table has.
@@ -45,7 +102,7 @@ class Positions(nn.Module):
             halves = config.positions == 'sinusoidal_halves'
             encoding_TD = sinusoidal_positions(positions, config.d_model, halves=halves)
         else:
-            check_positions(config, x.shape[1])
+            check_positions(config, positions.shape[0])
             shape = (config.max_positions, config.d_model)
             init = nn.initializers.normal(config.d_model**-0.5)
             encoding_TD = self.param('table', init, shape, jnp.float32)[positions]
@@ -98,32 +155,35 @@ class Decoder(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        memory: jax.Array | Cache,
+        memory: jax.Array | Caches,
         memory_mask: jax.Array | None = None,
         *,
         deterministic: bool = True,
-        cache: Cache | None = None,
+        cache: DecodingCache | None = None,
         position: jax.Array | None = None,
-    ) -> tuple[jax.Array, Cache, Cache]:
-        """All positions at once, or with `cache` one position.
+    ) -> tuple[jax.Array, Caches, Caches]:
+        """All positions at once, or with `cache` one position of K hypotheses.
 
         Args:
-          x: [B, T, D] scaled embeddings; with `cache`, [B·K, 1, D].
+          x: [B, T, D] scaled embeddings; with `cache`, [B, K, D].
           memory: [B, S, D], the encoder's output, or the keys and values of it per layer that an
             earlier call returned.
           memory_mask: [B, 1, 1, S] bool.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
-          cache: keys and values of self-attention per layer.
+          cache: of decoding, this position marked in its `ancestors`.
           position: int32 scalar, this position, counted from 0.
 
         Returns:
           The output, shaped as `x`; the keys and values of self-attention per layer; those of the
           memory per layer.
         """
+        count = x.shape[1]
         if cache is None:
-            positions, self_mask = jnp.arange(x.shape[1]), causal_mask(x.shape[1])
+            positions, self_mask, place = jnp.arange(count), causal_mask(count), None
         else:
-            positions, self_mask = position[None], None
+            positions, place = position[None], position * count
+            seen_BKTK = cache.ancestors[..., None] == jnp.arange(count)[None, None, None]
+            self_mask = seen_BKTK.reshape(*cache.ancestors.shape[:2], -1)[:, None]
         x = Positions(self.config, name='positions')(x, positions, deterministic=deterministic)
 
         def run(layer: DecoderLayer, x, memory, cache):
@@ -134,7 +194,7 @@ class Decoder(nn.Module):
                 memory_mask,
                 deterministic=deterministic,
                 cache=cache,
-                position=position,
+                position=place,
             )
 
         self_caches, memory_caches = [], []
@@ -144,7 +204,7 @@ class Decoder(nn.Module):
                 layer,
                 x,
                 memory[index] if isinstance(memory, tuple) else memory,
-                None if cache is None else cache[index],
+                None if cache is None else cache.self_attention[index],
             )
             self_caches.append(self_cache)
             memory_caches.append(memory_cache)
@@ -206,68 +266,58 @@ class Transformer(nn.Module):
         """[B, S] int32 ids to the encoder's output [B, S, D]."""
         return self.encoder(self._embed(source), padding_mask(source), deterministic=deterministic)
 
-    def start_decoding(
-        self, source: jax.Array, hypotheses: int, length: int
-    ) -> tuple[Cache, Cache]:
-        """Encodes `source` and makes room for decoding it.
+    def start_decoding(self, source: jax.Array, hypotheses: int) -> DecodingCache:
+        """Encodes `source` for decoding; `with_room` makes room for the outputs.
 
         Args:
           source: [B, S] int32 ids.
           hypotheses: K, hypotheses per sentence.
-          length: T, most tokens of an output.
-
-        Returns:
-          An empty cache for `decode_step`, whose arrays are [B·K, T, N, H], and the encoder's
-          output as keys and values per layer, [B, S, N, H].
-
-        Raises:
-          ValueError: if there are fewer learned positions than `length`.
         """
         config = self.config
-        check_positions(config, length)
-        rows, dtype = source.shape[0] * hypotheses, compute_dtype(config)
-        shape = (rows, length, config.num_heads)
-        cache = tuple(
-            KVCache(
-                jnp.zeros((*shape, config.key_size), dtype),
-                jnp.zeros((*shape, config.value_size), dtype),
-            )
-            for _ in range(config.num_layers)
+        batch, dtype = source.shape[0], compute_dtype(config)
+        nothing = KVCache(
+            jnp.zeros((batch, config.num_heads, config.key_size, 0), dtype),
+            jnp.zeros((batch, config.num_heads, 0, config.value_size), dtype),
         )
         # A step whose output is not used, for the keys and values that each layer makes of the
         # memory; compiled, nothing else of it remains.
-        start = self._embed(jnp.zeros((source.shape[0], 1), jnp.int32))
-        _, _, memory = self.decoder(start, self.encode(source), padding_mask(source))
-        return cache, memory
+        start, mask = self._embed(jnp.zeros((batch, 1), jnp.int32)), padding_mask(source)
+        _, _, memory = self.decoder(start, self.encode(source), mask)
+        ancestors = jnp.zeros((batch, hypotheses, 0), jnp.int32)
+        return DecodingCache((nothing,) * config.num_layers, memory, mask, ancestors)
 
     def decode_step(
         self,
         tokens: jax.Array,
         position: jax.Array,
-        cache: Cache,
-        memory: Cache,
-        source: jax.Array,
-    ) -> tuple[jax.Array, Cache]:
+        cache: DecodingCache,
+    ) -> tuple[jax.Array, DecodingCache]:
         """Scores the token after `position`, given those up to it.
 
         Args:
           tokens: [B·K] int32, the newest token of each hypothesis, 0 at the start.
           position: int32 scalar, its position, counted from 0.
-          cache: from `start_decoding` or the step before.
-          memory: from `start_decoding`.
-          source: [B, S] int32 ids.
+          cache: of the step before, or from `start_decoding`, with room for this position.
 
         Returns:
           [B·K, V] float32 logits and the new cache.
+
+        Raises:
+          ValueError: if there is room for more tokens than there are learned positions.
         """
-        x_BTD, cache, _ = self.decoder(
-            self._embed(tokens[:, None]),
-            memory,
-            padding_mask(source),
+        batch, hypotheses, length = cache.ancestors.shape
+        check_positions(self.config, length)
+        own_BK = jnp.broadcast_to(jnp.arange(hypotheses)[None], (batch, hypotheses))
+        cache = cache._replace(ancestors=cache.ancestors.at[:, :, position].set(own_BK))
+        x_BKD, self_attention, _ = self.decoder(
+            self._embed(tokens.reshape(batch, hypotheses)),
+            cache.memory,
+            cache.memory_mask,
             cache=cache,
             position=position,
         )
-        return self._logits(x_BTD)[:, 0], cache
+        logits_RV = self._logits(x_BKD).reshape(tokens.shape[0], -1)
+        return logits_RV, cache._replace(self_attention=self_attention)
 
     def _embed(self, tokens_BT: jax.Array) -> jax.Array:
         x_GRTD = jax.vmap(lambda embedding_VD, tokens_RT: embedding_VD[tokens_RT])(
