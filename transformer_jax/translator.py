@@ -274,13 +274,12 @@ class Translator:
         order = sorted(lengths, key=lambda k: (-lengths[k], k))
         while order:
             longest = round_length(lengths[order[0]])
-            alike = [k for k in order[: _ROWS[-1]] if round_length(lengths[k]) == longest]
             most = max(1, _POSITIONS // (longest * width))
             rows = max(r for r in _ROWS if r <= most)
-            rows = min((r for r in _ROWS if r >= min(len(alike), rows)), default=rows)
+            rows = min(r for r in _ROWS if r >= min(len(order), rows))
             rows = padded_rows(rows, row_shards(self.mesh))
-            yield rows, longest, alike[:rows]
-            order = order[min(rows, len(alike)) :]
+            yield rows, longest, order[:rows]
+            order = order[rows:]
 
     def _decode_config(
         self,
