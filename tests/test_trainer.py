@@ -14,7 +14,7 @@ import jax
 import pytest
 from tiny_run import config_file, on_devices, remembered, tiny
 
-from transformer_jax import trainer
+from transformer_jax import device_feed, trainer
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
@@ -34,14 +34,14 @@ def uninterrupted(tmp_path_factory):
 def stop_at(monkeypatch, batch):
     """Has the next run stop as by Ctrl-C when it asks for its `batch`-th batch."""
     asked = iter(range(1, 10_000))
-    lay = trainer.shard_batch
+    lay = device_feed.shard_batch
 
     def shard_batch(*args):
         if next(asked) == batch:
             raise KeyboardInterrupt
         return lay(*args)
 
-    monkeypatch.setattr(trainer, 'shard_batch', shard_batch)
+    monkeypatch.setattr(device_feed, 'shard_batch', shard_batch)
 
 
 def test_stopped_twice_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path, monkeypatch):
@@ -202,14 +202,14 @@ def test_a_second_run_on_one_workdir_is_refused(uninterrupted):
     [(signal.SIGTERM, 5), (signal.SIGINT, 5), (signal.SIGTERM, 6)],  # 6 is one to be evaluated
 )
 def test_a_signal_saves_the_step_at_hand(tmp_path, uninterrupted, monkeypatch, number, step):
-    lay, asked = trainer.shard_batch, iter(range(100))
+    lay, asked = device_feed.shard_batch, iter(range(100))
 
     def shard_batch(*args):
         if next(asked) == step:  # a batch is laid out one step ahead
             os.kill(os.getpid(), number)
         return lay(*args)
 
-    monkeypatch.setattr(trainer, 'shard_batch', shard_batch)
+    monkeypatch.setattr(device_feed, 'shard_batch', shard_batch)
     with pytest.raises(Stopped, match=f'Stopped by {number.name} after step {step} of 12'):
         train(tiny(), tmp_path)
     assert Checkpoints(tmp_path / 'checkpoints', read_only=True).steps()[-1] == step

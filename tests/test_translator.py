@@ -78,7 +78,7 @@ def run(module, monkeypatch, capsys, *arguments, stdin=b''):
 @pytest.mark.parametrize('mesh', [MeshConfig(1, 8, 1), MeshConfig(4, 1, 2), MeshConfig(2, 2, 2)])
 def test_any_mesh_translates_as_one_device_does(translator, mesh):
     alone, spread = (
-        Translator(translator.config, translator.vocabulary, translator.params, mesh=m)
+        Translator(translator.config, translator.vocabulary, translator.search.params, mesh=m)
         for m in (make_mesh(devices=jax.devices()[:1]), make_mesh(mesh))
     )
     expected, found = (t.translate(TEXTS[:2], n_best=2) for t in (alone, spread))
@@ -89,7 +89,7 @@ def test_any_mesh_translates_as_one_device_does(translator, mesh):
 
 
 def test_all_devices_share_out_the_sentences(translator):
-    assert translator.mesh.shape == {'data': 8, 'fsdp': 1, 'tensor': 1}
+    assert translator.search.mesh.shape == {'data': 8, 'fsdp': 1, 'tensor': 1}
 
 
 def test_a_text_gives_a_text_and_a_list_a_list(translator):
@@ -137,7 +137,7 @@ def test_a_character_never_seen_is_no_obstacle(translator):
 def test_a_configured_limit_is_reported_by_line(translator, caplog):
     decode = translator.config.decode.__class__(max_source_length=8, max_extra_length=10)
     config = Config(model=translator.config.model, decode=decode)
-    limited = Translator(config, translator.vocabulary, translator.params)
+    limited = Translator(config, translator.vocabulary, translator.search.params)
     messages.addHandler(caplog.handler)
     limited.translate(['The cat.', 'the cat ' * 20], first_line=5)
     messages.removeHandler(caplog.handler)
@@ -192,7 +192,7 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
     last = Translator.load(workdir, checkpoints=1)
     assert last.steps == [120]
     mean, newest = (
-        t.params['decoder']['layer_0']['self_attention']['query'] for t in (translator, last)
+        t.search.params['decoder']['layer_0']['self_attention']['query'] for t in (translator, last)
     )
     assert not np.array_equal(mean, newest)
 

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     with output.failures_to_write():
         translator.vocabulary.save(output.vocabulary)
         manager = Checkpoints(output.checkpoints)
-        manager.save_weights(translator.steps[-1], translator.params)
+        manager.save_weights(translator.steps[-1], translator.search.params)
         manager.close()
         average = {'workdir': str(folder.path), 'steps': translator.steps}
         output.write_average(average)

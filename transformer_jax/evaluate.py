@@ -56,12 +56,12 @@ def main(arguments: Sequence[str]) -> None:
         progress=True,
     )
     measure = LossEvaluator(
-        translator.model,
+        translator.search.model,
         translator.vocabulary,
         translator.config.optimizer.label_smoothing,
-        translator.mesh,
+        translator.search.mesh,
     )
-    loss = measure(translator.params, list(zip(sources, references[0], strict=True)))
+    loss = measure(translator.search.params, list(zip(sources, references[0], strict=True)))
     # The end of a sentence is predicted as well.
     words = sum(len(text.split()) + 1 for text in references[0])
     decode = translator.config.decode

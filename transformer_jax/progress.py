@@ -9,7 +9,12 @@ from transformer_jax import processes
 
 
 def progress_bar(
-    what: str, *, total: int | None = None, initial: int = 0, unit: str = ' it'
+    what: str,
+    *,
+    total: int | None = None,
+    initial: int = 0,
+    unit: str = ' it',
+    shown: bool = True,
 ) -> tqdm:
     """A tqdm bar on stderr; in a log file it is a new line every ten seconds.
 
@@ -20,7 +25,7 @@ def progress_bar(
     count = '{n_fmt}' if total is None else '{n_fmt}/{total_fmt}'
     return tqdm(
         desc=what,
-        disable=not processes.is_first(),
+        disable=not (shown and processes.is_first()),
         total=total,
         initial=initial,
         unit=unit,

@@ -17,9 +17,9 @@ from transformer_jax import processes
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config
 from transformer_jax.data.batching import Bucket
-from transformer_jax.data.feed import training_batches
 from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.device_feed import device_batches
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import MetricsWriter
 from transformer_jax.model import Transformer
@@ -35,9 +35,7 @@ from transformer_jax.progress import progress_bar
 from transformer_jax.scoring import Scores, score
 from transformer_jax.sharding import (
     MeshLayout,
-    local_rows,
     make_mesh,
-    shard_batch,
     state_shardings,
 )
 from transformer_jax.stopping import Stopped, StopSignals
@@ -254,7 +252,15 @@ class _Run:
             self.stop.deferred(),
             progress_bar('Training', total=config.steps, initial=self.start, unit=' steps') as bar,
         ):
-            for step, (bucket, batch) in enumerate(self._batches(programs), self.start + 1):
+            batches = device_batches(
+                self.data.store,
+                self.data.plan,
+                {bucket: program.rows for bucket, program in programs.items()},
+                self.mesh,
+                self.start,
+                self.data.segmentation,
+            )
+            for step, (bucket, batch) in enumerate(batches, self.start + 1):
                 self.state = programs[bucket].run(self.state, batch)
                 if one_at_a_time:
                     jax.block_until_ready(self.state.step)
@@ -288,34 +294,6 @@ class _Run:
                 if last:
                     return step
         raise AssertionError('the feed has no end')
-
-    def _batches(
-        self, programs: dict[Bucket, Program]
-    ) -> Iterator[tuple[Bucket, dict[str, jax.Array]]]:
-        """Batches on the devices, one ahead of the step that takes it."""
-        # For each size of batch, which of its rows this process reads.
-        held = {b.rows: local_rows(self.mesh, program.rows) for b, program in programs.items()}
-        rows = {b.rows: program.rows for b, program in programs.items()}
-
-        def held_ids(ids: np.ndarray) -> np.ndarray:
-            filled = np.full(rows[len(ids)], -1)
-            filled[: len(ids)] = ids
-            return filled[held[len(ids)]]
-
-        feed = training_batches(
-            self.data.store, self.data.plan, self.start, held_ids, self.data.segmentation
-        )
-        buckets = {(b.source_length, b.target_length): b for b in programs}
-
-        def place(batch: dict[str, np.ndarray]) -> tuple[Bucket, dict[str, jax.Array]]:
-            bucket = buckets[batch['source'].shape[1], batch['target'].shape[1]]
-            return bucket, shard_batch(batch, self.mesh, programs[bucket].rows)
-
-        ahead = place(next(feed))
-        for batch in feed:
-            following = place(batch)
-            yield ahead
-            ahead = following
 
     def _log(self, step: int, clock: '_Clock', bar: Any) -> None:
         """Writes the means since the last line, and begins a new window."""

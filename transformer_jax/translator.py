@@ -5,72 +5,22 @@ translator('The cat sleeps.')
 """
 
 import dataclasses
-import functools
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
-from transformer_jax.data.batching import round_length
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.errors import UserError
-from transformer_jax.model import (
-    DecodingCache,
-    Transformer,
-    reorder_hypotheses,
-    select_sentences,
-    with_room,
-)
 from transformer_jax.progress import progress_bar
-from transformer_jax.sharding import (
-    MeshLayout,
-    data_mesh,
-    padded_rows,
-    row_shards,
-    shard_whole_batch,
-    state_shardings,
-)
+from transformer_jax.search import Sampling, Searcher
 from transformer_jax.workdir import Workdir
 
-# Rows of a compiled program: a sentence alone, a few, many. Fewer shapes compile less often.
-_ROWS = (1, 4, 16, 64)
-# Positions times hypotheses that one batch may hold, which bounds the size of its cache.
-_POSITIONS = 64 * 64 * 4
 _logger = logging.getLogger('transformer_jax')
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampling:
-    """Draws outputs instead of searching for the best one.
-
-    Attributes:
-      temperature: divides the log-probabilities; below 1 is bolder, above 1 wilder.
-      top_k: draws from the k likeliest tokens only; 0 from all.
-      top_p: draws from the likeliest tokens that add up to p; 1 from all.
-      seed: of the draws; with the number of the line it determines each of them.
-    """
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self):
-        if self.temperature <= 0.0:
-            raise UserError(f'temperature={self.temperature} must be greater than 0.')
-        if self.top_k < 0:
-            raise UserError(f'top_k={self.top_k} must be 0 (all tokens) or greater.')
-        if not 0.0 < self.top_p <= 1.0:
-            raise UserError(f'top_p={self.top_p} must be greater than 0 and at most 1.')
-        if self.seed < 0:
-            raise UserError(f'seed={self.seed} must be 0 or greater.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,9 +44,7 @@ class Translator:
     Attributes:
       config: of the run that trained it.
       vocabulary: of both languages.
-      model: the Transformer.
-      mesh: the devices that share out the sentences.
-      params: its parameters, on these devices.
+      search: over token ids, with its parameters on its devices.
       steps: of the checkpoints its parameters are the mean of; empty if it was given parameters.
     """
 
@@ -120,9 +68,7 @@ class Translator:
         self.config = config
         self.vocabulary = vocabulary
         self.steps = list(steps)
-        self.mesh = data_mesh() if mesh is None else mesh
-        self.model = Transformer(config.model, vocabulary.size, MeshLayout(self.mesh))
-        self.params = jax.device_put(params, state_shardings(params, self.mesh))
+        self.search = Searcher(config, vocabulary.size, vocabulary.eos_id, params, mesh)
 
     @classmethod
     def load(
@@ -225,61 +171,36 @@ class Translator:
         decode = self._decode_config(n_best, beam_size, length_penalty, sampling)
         results: list[list[Translation]] = [[Translation('', 0.0, ())] * n_best for _ in texts]
         full = [k for k, text in enumerate(texts) if text.strip()]
-        limit = self._source_limit()
-        lines = {}
-        for k, ids in zip(full, self.vocabulary.encode([texts[k] for k in full]), strict=True):
+        limit = self.search.source_limit()
+        lines = self.vocabulary.encode([texts[k] for k in full])
+        for n, ids in enumerate(lines):
             if limit and len(ids) > limit:
                 _logger.warning(
                     'Line %d has %d tokens and is cut to the limit of %d.',
-                    first_line + k,
+                    first_line + full[n],
                     len(ids),
                     limit,
                 )
-                ids = np.append(ids[: limit - 1], self.vocabulary.eos_id)
-            lines[k] = ids
-        width = n_best if sampling else decode.beam_size
-        bar = progress_bar('Translating', total=len(lines), unit=' lines') if progress else None
-        for rows, length, batch in self._batches({k: len(ids) for k, ids in lines.items()}, width):
-            source_BS = np.zeros((rows, length), np.int32)
-            for row, k in enumerate(batch):
-                source_BS[row, : len(lines[k])] = lines[k]
-            numbers_B = np.zeros(rows, np.int32)
-            numbers_B[: len(batch)] = [first_line + k for k in batch]
-            found = self._decode(source_BS, numbers_B, decode, n_best, sampling)
-            for row, k in enumerate(batch):
-                results[k] = [
-                    self._translation(found.tokens[row, n], found.scores[row, n])
+                lines[n] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
+        numbers = [first_line + k for k in full]
+        with progress_bar('Translating', total=len(full), unit=' lines', shown=progress) as bar:
+            for index, tokens, scores in self.search(
+                lines, decode, n_best=n_best, sampling=sampling, numbers=numbers
+            ):
+                results[full[index]] = [
+                    self._translation(tokens[n], scores[n])
                     for n in range(n_best)
-                    if n == 0 or found.scores[row, n] > -np.inf
+                    if n == 0 or scores[n] > -np.inf
                 ]
-            if bar is not None:
-                bar.update(len(batch))
-        if bar is not None:
-            bar.close()
+                bar.update()
         return results
 
     def prepare(self, texts: Sequence[str], *, beam_size: int | None = None) -> None:
         """Compiles all that translating `texts` takes, by translating nothing in its shapes."""
         decode = self._decode_config(1, beam_size, None, None)
         ids = self.vocabulary.encode([text for text in texts if text.strip()])
-        limit = self._source_limit()
-        lengths = {k: min(len(x), limit or len(x)) for k, x in enumerate(ids)}
-        batches = self._batches(lengths, decode.beam_size)
-        for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
-            empty_BS, numbers_B = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
-            self._decode(empty_BS, numbers_B, decode, 1, None)
-
-    def _batches(self, lengths: dict[int, int], width: int) -> Iterator[tuple[int, int, list[int]]]:
-        """Rows, length and keys of each batch; longest first: what cannot fit fails at once."""
-        order = sorted(lengths, key=lambda k: (-lengths[k], k))
-        while order:
-            longest = round_length(lengths[order[0]])
-            most = max(1, _POSITIONS // (longest * width))
-            rows = max(r for r in _ROWS if r <= most)
-            rows = min(r for r in _ROWS if r >= min(len(order), rows))
-            rows = padded_rows(rows, row_shards(self.mesh))
-            yield rows, longest, order[:rows]
-            order = order[rows:]
+        limit = self.search.source_limit()
+        self.search.prepare([min(len(x), limit or len(x)) for x in ids], decode)
 
     def _decode_config(
         self,
@@ -299,120 +220,8 @@ class Translator:
             )
         return decode
 
-    def _source_limit(self) -> int:
-        """Most tokens of an input, the end mark included; 0 for no limit."""
-        limit = self.config.decode.max_source_length
-        if self.config.model.positions == 'learned':
-            # The output, too, has to fit into the table.
-            reach = self.config.model.max_positions - self.config.decode.max_extra_length
-            limit = min(limit or reach, max(reach, 2))
-        return limit
-
-    def _decode(
-        self,
-        source_BS: np.ndarray,
-        numbers_B: np.ndarray,
-        decode: DecodeConfig,
-        n_best: int,
-        sampling: Sampling | None,
-    ) -> Hypotheses:
-        batch = shard_whole_batch({'source': source_BS, 'numbers': numbers_B}, self.mesh)
-        hypotheses = decode.beam_size if sampling is None else n_best
-        found = _search(
-            self.params,
-            _start(self.params, batch['source'], self.model, hypotheses),
-            **batch,
-            model=self.model,
-            eos_id=self.vocabulary.eos_id,
-            decode=decode,
-            n_best=n_best,
-            sampling=sampling,
-        )
-        return jax.device_get(found)
-
     def _translation(self, ids: np.ndarray, score: np.ndarray) -> Translation:
         ids = ids.tolist()
         return Translation(
             self.vocabulary.decode(ids), float(score), tuple(self.vocabulary.pieces(ids))
         )
-
-
-# Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
-# turn it around in each step of the search.
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _start(params: Any, source: jax.Array, model: Transformer, hypotheses: int) -> DecodingCache:
-    """Encodes [B, S] ids."""
-    return model.apply({'params': params}, source, hypotheses, method='start_decoding')
-
-
-@functools.partial(jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling'))
-def _search(
-    params: Any,
-    cache: DecodingCache,
-    source: jax.Array,
-    numbers: jax.Array,
-    *,
-    model: Transformer,
-    eos_id: int,
-    decode: DecodeConfig,
-    n_best: int,
-    sampling: Sampling | None,
-) -> Hypotheses:
-    """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
-    batch, hypotheses, _ = cache.ancestors.shape
-    longest = source.shape[1] + decode.max_extra_length
-    if model.config.positions == 'learned':
-        longest = min(longest, model.config.max_positions)
-    lengths_B = jnp.sum(source != 0, axis=1)
-    limits_B = jnp.where(lengths_B > 0, lengths_B + decode.max_extra_length, 1)
-    limits_B = jnp.minimum(limits_B, longest)
-
-    def step_fn(tokens, position, cache):
-        return model.apply({'params': params}, tokens, position, cache, method='decode_step')
-
-    if sampling is not None:
-        key = jax.random.key(sampling.seed)
-        numbers_R = jnp.repeat(numbers, hypotheses)
-        draws_R = jnp.tile(jnp.arange(hypotheses), batch)
-        fold = jax.vmap(jax.random.fold_in)
-        keys_R = fold(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, numbers_R), draws_R)
-        found = sample(
-            step_fn,
-            with_room(cache, longest),
-            jnp.repeat(limits_B, hypotheses),
-            keys_R,
-            length=longest,
-            eos_id=eos_id,
-            temperature=sampling.temperature,
-            top_k=sampling.top_k,
-            top_p=sampling.top_p,
-        )
-        found = jax.tree.map(lambda x: x.reshape(batch, hypotheses, *x.shape[2:]), found)
-        order_BK = jnp.argsort(-found.scores, axis=1)
-
-        def sort(x: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(x, order_BK.reshape(order_BK.shape + (1,) * (x.ndim - 2)), 1)
-
-        found = jax.tree.map(sort, found)
-    else:
-        # Few outputs are much longer than their sources: most of the search does without the room
-        # that these few need. Devices that share out the sentences do not exchange them.
-        in_parts = model.layout.row_groups == 1
-        likely = (
-            min(longest, source.shape[1] + max(8, source.shape[1] // 4)) if in_parts else longest
-        )
-        found = beam_search(
-            step_fn,
-            with_room(cache, likely),
-            limits_B,
-            length=longest,
-            beam_size=decode.beam_size,
-            eos_id=eos_id,
-            alpha=decode.length_penalty,
-            n_best=n_best,
-            reorder=reorder_hypotheses,
-            select=select_sentences if in_parts else None,
-            first_length=likely,
-        )
-    # All of it everywhere, for every process to read.
-    return jax.tree.map(lambda x: model.layout(x, '-' * x.ndim), found)

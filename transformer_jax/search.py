@@ -1,0 +1,269 @@
+"""Search over sentences of token ids, in batches of similar length, on all devices of a mesh."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from transformer_jax.config import Config, DecodeConfig
+from transformer_jax.data.batching import round_length
+from transformer_jax.decoding import Hypotheses, beam_search, sample
+from transformer_jax.errors import UserError
+from transformer_jax.model import (
+    DecodingCache,
+    Transformer,
+    reorder_hypotheses,
+    select_sentences,
+    with_room,
+)
+from transformer_jax.sharding import (
+    MeshLayout,
+    data_mesh,
+    padded_rows,
+    row_shards,
+    shard_whole_batch,
+    state_shardings,
+)
+
+# Rows of a compiled program: a sentence alone, a few, many. Fewer shapes compile less often.
+_ROWS = (1, 4, 16, 64)
+# Positions times hypotheses that one batch may hold, which bounds the size of its cache.
+_POSITIONS = 64 * 64 * 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """Draws outputs instead of searching for the best one.
+
+    Attributes:
+      temperature: divides the log-probabilities; below 1 is bolder, above 1 wilder.
+      top_k: draws from the k likeliest tokens only; 0 from all.
+      top_p: draws from the likeliest tokens that add up to p; 1 from all.
+      seed: of the draws; with the number of the line it determines each of them.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.temperature <= 0.0:
+            raise UserError(f'temperature={self.temperature} must be greater than 0.')
+        if self.top_k < 0:
+            raise UserError(f'top_k={self.top_k} must be 0 (all tokens) or greater.')
+        if not 0.0 < self.top_p <= 1.0:
+            raise UserError(f'top_p={self.top_p} must be greater than 0 and at most 1.')
+        if self.seed < 0:
+            raise UserError(f'seed={self.seed} must be 0 or greater.')
+
+
+class Found(NamedTuple):
+    """The outputs of one sentence, the best first.
+
+    Attributes:
+      index: of the sentence.
+      tokens: [n_best, T] int32, each ended by the end mark, then 0.
+      scores: [n_best] float32 log-probabilities over the length penalty (for sampling, not
+        divided); -inf where fewer were found.
+    """
+
+    index: int
+    tokens: np.ndarray
+    scores: np.ndarray
+
+
+class Searcher:
+    """Searches with one model.
+
+    Attributes:
+      decode: how, unless a call says otherwise.
+      model: the Transformer.
+      mesh: the devices that share out the sentences.
+      params: its parameters, on these devices.
+    """
+
+    def __init__(
+        self, config: Config, vocab_size: int, eos_id: int, params: Any, mesh: Mesh | None = None
+    ):
+        """Lays out parameters.
+
+        Args:
+          config: of the run that trained the model.
+          vocab_size: V.
+          eos_id: the end mark.
+          params: nested dicts of arrays.
+          mesh: the devices to use; None takes all of this process.
+        """
+        self.decode = config.decode
+        self.mesh = data_mesh() if mesh is None else mesh
+        self.model = Transformer(config.model, vocab_size, MeshLayout(self.mesh))
+        self.params = jax.device_put(params, state_shardings(params, self.mesh))
+        self._eos_id = eos_id
+
+    def __call__(
+        self,
+        sentences: Sequence[np.ndarray],
+        decode: DecodeConfig | None = None,
+        *,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+        numbers: Sequence[int] | None = None,
+    ) -> Iterator[Found]:
+        """Searches batch by batch, the longest sentences first.
+
+        Args:
+          sentences: int32 ids with the end mark, at most `source_limit` of them each.
+          decode: how to search; None takes `self.decode`.
+          n_best: outputs for each sentence, at most the beam size, unless sampling.
+          sampling: draws outputs instead of searching.
+          numbers: of the sentences, which determine their draws.
+        """
+        decode = decode or self.decode
+        width = n_best if sampling else decode.beam_size
+        for rows, length, batch in self._batches([len(ids) for ids in sentences], width):
+            source_BS = np.zeros((rows, length), np.int32)
+            numbers_B = np.zeros(rows, np.int32)
+            for row, k in enumerate(batch):
+                source_BS[row, : len(sentences[k])] = sentences[k]
+                numbers_B[row] = k if numbers is None else numbers[k]
+            found = self._search(source_BS, numbers_B, decode, n_best, sampling)
+            for row, k in enumerate(batch):
+                yield Found(k, found.tokens[row, :n_best], found.scores[row, :n_best])
+
+    def prepare(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
+        """Compiles what sentences of these lengths take, by searching for nothing in its shapes."""
+        decode = decode or self.decode
+        batches = self._batches(lengths, decode.beam_size)
+        for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
+            empty_BS, numbers_B = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
+            self._search(empty_BS, numbers_B, decode, 1, None)
+
+    def source_limit(self) -> int:
+        """Most tokens of an input, the end mark included; 0 for no limit."""
+        limit, config = self.decode.max_source_length, self.model.config
+        if config.positions == 'learned':
+            # The output, too, has to fit into the table.
+            reach = config.max_positions - self.decode.max_extra_length
+            limit = min(limit or reach, max(reach, 2))
+        return limit
+
+    def _batches(self, lengths: Sequence[int], width: int) -> Iterator[tuple[int, int, list[int]]]:
+        """Rows, length and indices of each batch; longest first: what cannot fit fails at once."""
+        order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
+        while order:
+            longest = round_length(lengths[order[0]])
+            most = max(1, _POSITIONS // (longest * width))
+            rows = max(r for r in _ROWS if r <= most)
+            rows = min(r for r in _ROWS if r >= min(len(order), rows))
+            rows = padded_rows(rows, row_shards(self.mesh))
+            yield rows, longest, order[:rows]
+            order = order[rows:]
+
+    def _search(
+        self,
+        source_BS: np.ndarray,
+        numbers_B: np.ndarray,
+        decode: DecodeConfig,
+        n_best: int,
+        sampling: Sampling | None,
+    ) -> Hypotheses:
+        batch = shard_whole_batch({'source': source_BS, 'numbers': numbers_B}, self.mesh)
+        hypotheses = decode.beam_size if sampling is None else n_best
+        found = _search(
+            self.params,
+            _start(self.params, batch['source'], self.model, hypotheses),
+            **batch,
+            model=self.model,
+            eos_id=self._eos_id,
+            decode=decode,
+            n_best=n_best,
+            sampling=sampling,
+        )
+        return jax.device_get(found)
+
+
+# Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
+# turn it around in each step of the search.
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _start(params: Any, source: jax.Array, model: Transformer, hypotheses: int) -> DecodingCache:
+    """Encodes [B, S] ids."""
+    return model.apply({'params': params}, source, hypotheses, method='start_decoding')
+
+
+@functools.partial(jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling'))
+def _search(
+    params: Any,
+    cache: DecodingCache,
+    source: jax.Array,
+    numbers: jax.Array,
+    *,
+    model: Transformer,
+    eos_id: int,
+    decode: DecodeConfig,
+    n_best: int,
+    sampling: Sampling | None,
+) -> Hypotheses:
+    """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
+    batch, hypotheses, _ = cache.ancestors.shape
+    longest = source.shape[1] + decode.max_extra_length
+    if model.config.positions == 'learned':
+        longest = min(longest, model.config.max_positions)
+    lengths_B = jnp.sum(source != 0, axis=1)
+    limits_B = jnp.where(lengths_B > 0, lengths_B + decode.max_extra_length, 1)
+    limits_B = jnp.minimum(limits_B, longest)
+
+    def step_fn(tokens, position, cache):
+        return model.apply({'params': params}, tokens, position, cache, method='decode_step')
+
+    if sampling is not None:
+        key = jax.random.key(sampling.seed)
+        numbers_R = jnp.repeat(numbers, hypotheses)
+        draws_R = jnp.tile(jnp.arange(hypotheses), batch)
+        fold = jax.vmap(jax.random.fold_in)
+        keys_R = fold(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, numbers_R), draws_R)
+        found = sample(
+            step_fn,
+            with_room(cache, longest),
+            jnp.repeat(limits_B, hypotheses),
+            keys_R,
+            length=longest,
+            eos_id=eos_id,
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+        )
+        found = jax.tree.map(lambda x: x.reshape(batch, hypotheses, *x.shape[2:]), found)
+        order_BK = jnp.argsort(-found.scores, axis=1)
+
+        def sort(x: jax.Array) -> jax.Array:
+            return jnp.take_along_axis(x, order_BK.reshape(order_BK.shape + (1,) * (x.ndim - 2)), 1)
+
+        found = jax.tree.map(sort, found)
+    else:
+        # Few outputs are much longer than their sources: most of the search does without the room
+        # that these few need. Devices that share out the sentences do not exchange them.
+        in_parts = model.layout.row_groups == 1
+        likely = (
+            min(longest, source.shape[1] + max(8, source.shape[1] // 4)) if in_parts else longest
+        )
+        found = beam_search(
+            step_fn,
+            with_room(cache, likely),
+            limits_B,
+            length=longest,
+            beam_size=decode.beam_size,
+            eos_id=eos_id,
+            alpha=decode.length_penalty,
+            n_best=n_best,
+            reorder=reorder_hypotheses,
+            select=select_sentences if in_parts else None,
+            first_length=likely,
+        )
+    # All of it everywhere, for every process to read.
+    return jax.tree.map(lambda x: model.layout(x, '-' * x.ndim), found)
