@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from transformer_jax import benchmark
@@ -20,23 +22,38 @@ def config(tmp_path):
     return f'--config={path}'
 
 
-def test_it_prints_rates_and_a_row_for_each_shape(config, capsys, monkeypatch):
-    monkeypatch.setattr(benchmark, '_SECONDS', 0.1)
-    benchmark.main([config, '--synthetic=300'])
-    out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith('input: ')
-    assert ' pairs/s, ' in out[0]
-    assert '; padding ' in out[0]
+def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
+    monkeypatch.setattr(benchmark, '_ROWS', (1, 16))
+    benchmark.main([config, '--synthetic=300', f'--json={tmp_path}/out.json'])
+    out = capsys.readouterr().out
+    figures = json.loads((tmp_path / 'out.json').read_text())
+    assert figures['devices'] == 8 and figures['mesh'] == {'data': 8, 'fsdp': 1, 'tensor': 1}
+    assert f'input: {figures["input"]["pairs_per_second"]:,.0f} pairs/s, ' in out
     # Embedding 50·16, encoder layer 4·16² + 2·16² + 32 + 4·16, decoder 8·16² + 2·16² + 32 + 6·16.
-    assert out[1].startswith('5,120 parameters, vocabulary of 50; 2 shapes compiled in ')
-    assert out[1].endswith('for 8 cpu device(s), mesh data 8 x fsdp 1 x tensor 1')
-    assert out[2].split()[:3] == ['rows', 'source', 'target']
+    compiled = figures['compile']
+    assert compiled['parameters'] == 5120
+    assert '5,120 parameters, vocabulary of 50; 2 shapes compiled in ' in out
+    assert compiled['warm_seconds'] > 0 and compiled['cold_seconds'] > 0
     # What moves is the gradient, 4 bytes for each parameter, and little else.
-    moved = next(line for line in out if line.startswith('  all-reduce'))
-    assert 20_480 <= int(moved.split()[1].replace(',', '')) < 20_600
-    rates = out[out.index('  rows  source  target  target tokens/s') + 1 :]
-    assert len(rates) == 3
-    assert 'GFLOP/s of a device' in rates[-1]
+    assert 20_480 <= compiled['moved_bytes']['all-reduce'] < 20_600
+    assert len(figures['train']['shapes']) == 2
+    for found in [*figures['train']['shapes'], figures['train']['mix']]:
+        assert found['target_tokens_per_second'] > found['sentences_per_second'] > 0
+        share = found['flops_per_second'] / figures['matrix_flops_per_second']
+        assert found['utilisation'] == pytest.approx(share)
+    assert 0 <= figures['train']['mix']['waiting_share'] <= 1
+    assert figures['train']['peak_memory']['bytes'] > 10**8
+    decoded = [(d['beam_size'], d['rows']) for d in figures['decode']['throughput']]
+    assert decoded == [(1, 1), (1, 16), (4, 1), (4, 16)]
+    for found in figures['decode']['latency']:
+        assert 0 < found['median_seconds'] <= found['p95_seconds']
+
+
+def test_a_trace_is_written_on_request(config, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
+    benchmark.main([config, '--synthetic=300', '--parts=train', f'--profile={tmp_path}'])
+    assert list(tmp_path.rglob('*.xplane.pb'))
 
 
 def test_collectives_are_counted_by_the_bytes_they_put_out():
@@ -57,7 +74,7 @@ def test_synthetic_lengths_are_realistic():
     assert lengths.max() <= 256
 
 
-@pytest.mark.parametrize('flag', ['--parts=inptu', '--synthetic=0'])
+@pytest.mark.parametrize('flag', ['--parts=inptu', '--synthetic=0', '--json=/no/such/folder/a'])
 def test_a_mistake(config, flag):
-    with pytest.raises(UserError, match='must be'):
+    with pytest.raises(UserError, match=r'must be|does not exist'):
         benchmark.main([config, flag])

@@ -1,41 +1,53 @@
 """Measures a config: python -m transformer_jax.benchmark --config=FILE.
 
+start    seconds from the start of a training process to the end of its first step
 input    pairs/s that the feed delivers from a prepared store, and the share of padding
 compile  parameters; for each batch shape the FLOPs and the memory that XLA says it needs; what
-         moves between devices. Nothing runs, so a laptop can ask for 8 large devices:
-         XLA_FLAGS=--xla_force_host_platform_device_count=8
-train    target tokens/s of each batch shape
+         moves between devices; seconds to compile. Nothing runs, so a laptop can ask for 8 large
+         devices: XLA_FLAGS=--xla_force_host_platform_device_count=8
+train    target tokens/s, sentences/s, model FLOP/s and their share of what matrix products reach
+         here: of each batch shape without padding, and of the config's own batches
+decode   output tokens/s of beam search, latency of single sentences
+
+Model FLOPs are those of transformer_jax/flops.py, in which padding is no work.
 """
 
+import contextlib
+import itertools
+import json
 import math
+import platform
 import re
 import statistics
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
-from transformer_jax import command
+from transformer_jax import __version__, command, measure
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan
-from transformer_jax.data.feed import training_batches
 from transformer_jax.data.prepare import prepare
-from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError
 from transformer_jax.huge_pages import restart_with_huge_pages
 from transformer_jax.model import Transformer
+from transformer_jax.model.layers import compute_dtype
 from transformer_jax.preflight import compile_steps, device_memory, remember_speed, report
-from transformer_jax.sharding import MeshLayout, make_mesh, shard_whole_batch, state_shardings
+from transformer_jax.sharding import make_mesh
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
 
-_PARTS = ('input', 'compile', 'train')
-_SECONDS = 5.0  # of measuring the feed
-_STEPS = 5  # timed for each shape
+_PARTS = ('start', 'input', 'compile', 'train', 'decode')
+_SECONDS = 5.0  # that each figure is measured for, if the least number of repetitions allows
+_SENTENCES = 1024  # to decode
+_ROWS = (1, 16, 64, 256)  # decoded at a time
+_BEAMS = (1, 4)
 _COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
 
 
@@ -55,6 +67,13 @@ def main(arguments: Sequence[str]) -> None:
         metavar='PAIRS',
         help='random pairs of realistic lengths instead of the corpus of the config',
     )
+    parser.add_argument('--json', metavar='FILE', help='where to write the figures as JSON, too')
+    parser.add_argument(
+        '--profile',
+        metavar='DIR',
+        help="where to write a trace of training and decoding, for TensorBoard's profile plugin or "
+        'perfetto.dev',
+    )
     flags, overrides = parser.parse_known_args(arguments)
     parts = flags.parts.split(',')
     for part in parts:
@@ -62,14 +81,64 @@ def main(arguments: Sequence[str]) -> None:
             raise UserError(f'--parts={part!r} must be among {", ".join(_PARTS)}.')
     if flags.synthetic is not None and flags.synthetic < 1:
         raise UserError(f'--synthetic={flags.synthetic} must be 1 or more.')
+    if flags.json and not Path(flags.json).resolve().parent.is_dir():
+        raise UserError(f'--json={flags.json!r} is in a folder that does not exist: make it first.')
     config = command.load_config(flags.config, overrides)
+    # Before this process takes hold of the devices.
+    figures: dict[str, Any] = {}
+    if 'start' in parts and flags.synthetic is None:
+        figures['start'] = _start([f'--config={flags.config}', *overrides])
+    figures = _machine(config, flags.config) | figures
+    _measure(config, parts, flags.synthetic, flags.profile, figures)
+    if flags.json:
+        Path(flags.json).write_text(json.dumps(figures, indent=2) + '\n', encoding='utf-8')
 
-    if flags.synthetic is None:
+
+def _machine(config: Config, name: str) -> dict[str, Any]:
+    mesh = make_mesh(config.mesh)
+    figures = {
+        'config': name,
+        'date': time.strftime('%Y-%m-%d'),
+        'transformer_jax': __version__,
+        'jax': jax.__version__,
+        'python': platform.python_version(),
+        'device': mesh.local_devices[0].device_kind,
+        'devices': mesh.size,
+        'mesh': dict(mesh.shape),
+        'dtype': np.dtype(compute_dtype(config.model)).name,
+    }
+    print(
+        f'{name}, {figures["date"]}: {mesh.size} x {figures["device"]}, {figures["dtype"]}, mesh '
+        f'{_mesh(mesh)}, transformer_jax {__version__}, JAX {jax.__version__}, '
+        f'Python {figures["python"]}'
+    )
+    return figures
+
+
+def _start(flags: Sequence[str]) -> dict[str, float]:
+    found = {'as_found_seconds': measure.start(flags), 'warm_seconds': measure.start(flags)}
+    print(
+        f'start: {found["warm_seconds"]:.1f} s from process start to the end of step 1 '
+        f'({found["as_found_seconds"]:.1f} s with the cache as it was)'
+    )
+    return found
+
+
+def _measure(
+    config: Config,
+    parts: Sequence[str],
+    synthetic: int | None,
+    profile: str | None,
+    figures: dict[str, Any],
+) -> None:
+    """Prints each part as soon as it is measured, and adds it to `figures`."""
+    if synthetic is None:
         data = prepare(config.data)
         store, plan, vocab_size = data.store, data.plan, data.vocabulary.size
         segmentation = data.segmentation
+        sentences = data.vocabulary.encode([source for source, _ in data.dev[:_SENTENCES]])
     else:
-        store, segmentation = synthetic_store(flags.synthetic, config), None
+        store, segmentation = synthetic_store(synthetic, config), None
         vocab_size = config.data.vocab_size
         plan = BatchPlan(
             store.source.lengths,
@@ -79,12 +148,122 @@ def main(arguments: Sequence[str]) -> None:
             num_buckets=config.data.num_buckets,
             seed=config.data.seed,
         )
+        tokens, offsets = store.source
+        ends = offsets[1 : 1 + _SENTENCES].tolist()
+        sentences = [tokens[a:b].astype(np.int32) for a, b in itertools.pairwise([0, *ends])]
     if 'input' in parts:
-        print(measure_input(store, plan, segmentation))
-    if 'compile' in parts or 'train' in parts:
+        found = figures['input'] = measure.input_pipeline(store, plan, segmentation, _SECONDS)
+        print(
+            f'input: {found["pairs_per_second"]:,.0f} pairs/s, '
+            f'{found["batches_per_second"]:,.1f} batches/s over {found["epochs"]:.1f} epochs of '
+            f'{found["pairs"]:,} pairs; padding {100 * found["padding"]:.1f} % of all positions in '
+            f'{found["shapes"]} shapes'
+        )
+    mesh = make_mesh(config.mesh)
+    if 'train' in parts or 'decode' in parts:
+        ceiling = figures['matrix_flops_per_second'] = measure.matrix_ceiling(config, mesh)
+        print(f'matrix products: {ceiling / 1e9:,.0f} GFLOP/s on {mesh.size} device(s)')
+        keep_compiled_programs(cache_folder(config.data.cache_dir))
+    programs = None
+    if 'compile' in parts:
+        # Where nothing is run, a machine too small for it can still say what it would take.
+        limit = device_memory(mesh.local_devices[0]) if 'train' in parts else None
+        programs, found = measure.compilation(config, vocab_size, plan, mesh, limit)
+        figures['compile'] = found | _programs(config, vocab_size, plan, mesh, programs, found)
+    with jax.profiler.trace(profile) if profile else contextlib.nullcontext():
         if 'train' in parts:
-            keep_compiled_programs(cache_folder(config.data.cache_dir))
-        print(measure_steps(config, vocab_size, plan, run='train' in parts))
+            if programs is None:
+                limit = device_memory(mesh.local_devices[0])
+                programs = compile_steps(config, vocab_size, plan.buckets, mesh, limit)
+            speed = measure.TrainingSpeed(config, vocab_size, programs, mesh, ceiling)
+            figures['train'] = _train(config, speed, programs, mesh, store, plan, segmentation)
+        if 'decode' in parts:
+            figures['decode'] = _decode(measure.DecodingSpeed(config, vocab_size, sentences))
+
+
+def _programs(config, vocab_size, plan, mesh, programs, seconds) -> dict[str, Any]:
+    """What the compiled programs say of themselves."""
+    model = Transformer(config.model, vocab_size)
+    optimizer = make_optimizer(config.optimizer, config.model.d_model)
+    abstract = jax.eval_shape(lambda: init_state(model, optimizer, 0))
+    parameters = sum(x.size for x in jax.tree.leaves(abstract.params))
+    moved = max((collective_bytes(p.run.as_text()) for p in programs.values()), key=Counter.total)
+    print(
+        f'{parameters:,} parameters, vocabulary of {vocab_size:,}; {len(programs)} shapes compiled '
+        f'in {seconds["cold_seconds"]:.1f} s, with a warm cache in '
+        f'{seconds["warm_seconds"]:.1f} s, for {mesh.size} {jax.default_backend()} device(s), '
+        f'mesh {_mesh(mesh)}'
+    )
+    print(report(programs, plan, None, 0))
+    print(f'moved between devices by a step, at most (parameters: {4 * parameters:,} bytes):')
+    print('\n'.join(f'  {k:20}{v:16,} bytes' for k, v in moved.items()) or '  nothing')
+    return {
+        'parameters': parameters,
+        'vocabulary': vocab_size,
+        'moved_bytes': dict(moved),
+        'shapes': [
+            bucket._asdict() | {'bytes': program.bytes, 'xla_flops': program.flops}
+            for bucket, program in programs.items()
+        ],
+    }
+
+
+def _train(config, speed, programs, mesh, store, plan, segmentation) -> dict[str, Any]:
+    print('  rows  source  target  target tokens/s  sentences/s  GFLOP/s  of matrix products')
+
+    def line(shape: str, found: dict[str, Any]) -> str:
+        return (
+            f'{shape}{found["target_tokens_per_second"]:17,.0f}'
+            f'{found["sentences_per_second"]:13,.1f}{found["flops_per_second"] / 1e9:9,.0f}'
+            f'{100 * found["utilisation"]:18.1f} %'
+        )
+
+    shapes = []
+    for bucket, program in programs.items():
+        found = bucket._asdict() | speed.shape(bucket, _SECONDS / len(programs))
+        found['xla_flops_per_second'] = program.flops / found['seconds']
+        shapes.append(found)
+        shape = f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
+        print(line(shape, found))
+    xla_speed = statistics.median(found['xla_flops_per_second'] for found in shapes)
+    remember_speed(cache_folder(config.data.cache_dir), config, mesh, xla_speed)
+    mix = speed.mix(store, plan, segmentation, 2 * _SECONDS)
+    memory = measure.peak_memory(mesh)
+    predicted = max(program.bytes for program in programs.values())
+    print(
+        f'{line("  the config" + chr(39) + "s own mix", mix)}\n'
+        f'waiting for batches: {100 * mix["waiting_share"]:.2f} % of the time\n'
+        f'peak memory of the {memory["of"]}: {memory["bytes"] / 2**30:.2f} GiB; preflight predicts '
+        f'{predicted / 2**30:.2f} GiB on a device\n'
+        f'{xla_speed / 1e9:,.1f} GFLOP/s of a device by what XLA counts, which preflight will '
+        'reckon with'
+    )
+    return {'shapes': shapes, 'mix': mix, 'peak_memory': memory, 'predicted_bytes': predicted}
+
+
+def _decode(speed: measure.DecodingSpeed) -> dict[str, Any]:
+    print('  beam  rows  output tokens/s  sentences/s')
+    throughput = []
+    for beam_size in _BEAMS:
+        for rows in _ROWS:
+            found = speed.throughput(beam_size, rows, _SECONDS)
+            throughput.append(found)
+            print(
+                f'{beam_size:6}{rows:6}{found["tokens_per_second"]:17,.0f}'
+                f'{found["sentences_per_second"]:13,.1f}'
+            )
+    latency = [speed.latency(beam_size) for beam_size in _BEAMS]
+    for found in latency:
+        print(
+            f'a sentence on its own, beam {found["beam_size"]}: median '
+            f'{1000 * found["median_seconds"]:,.0f} ms, 95th percentile '
+            f'{1000 * found["p95_seconds"]:,.0f} ms (median of {found["median_tokens"]:.0f} tokens)'
+        )
+    return {'throughput': throughput, 'latency': latency}
+
+
+def _mesh(mesh: jax.sharding.Mesh) -> str:
+    return ' x '.join(f'{axis} {size}' for axis, size in mesh.shape.items())
 
 
 def synthetic_store(pairs: int, config: Config) -> TokenStore:
@@ -101,81 +280,6 @@ def synthetic_store(pairs: int, config: Config) -> TokenStore:
     return TokenStore(
         sentences_from(side(source.astype(int))), sentences_from(side(target.astype(int)))
     )
-
-
-def measure_input(
-    store: TokenStore, plan: BatchPlan, segmentation: SampledSegmentation | None = None
-) -> str:
-    """How fast the feed is, on its own, over shuffled epochs."""
-    feed = training_batches(store, plan, 0, segmentation=segmentation)
-    next(feed)  # the first waits for tf.data to start
-    pairs = batches = 0
-    begin = time.perf_counter()
-    while (seconds := time.perf_counter() - begin) < _SECONDS:
-        pairs += int((next(feed)['source'][:, 0] != 0).sum())
-        batches += 1
-    feed.close()
-    return (
-        f'input: {pairs / seconds:,.0f} pairs/s, {batches / seconds:,.1f} batches/s over '
-        f'{batches / plan.batches_per_epoch:.1f} epochs of {len(store) - plan.dropped:,} pairs; '
-        f'padding {100 * plan.padding:.1f} % of all positions in {len(plan.buckets)} shapes'
-    )
-
-
-def measure_steps(config: Config, vocab_size: int, plan: BatchPlan, *, run: bool) -> str:
-    """A table of the batch shapes, compiled ahead of time; with `run`, also timed."""
-    mesh = make_mesh(config.mesh)
-    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
-    optimizer = make_optimizer(config.optimizer, config.model.d_model)
-    abstract = jax.eval_shape(lambda: init_state(model, optimizer, 0))
-    parameters = sum(x.size for x in jax.tree.leaves(abstract.params))
-    begin = time.perf_counter()
-    # Where nothing is run, a machine too small for it can still say what it would take.
-    limit = device_memory(mesh.local_devices[0]) if run else None
-    programs = compile_steps(config, vocab_size, plan.buckets, mesh, limit)
-    lines = [
-        f'{parameters:,} parameters, vocabulary of {vocab_size:,}; '
-        f'{len(programs)} shapes compiled in {time.perf_counter() - begin:.1f} s '
-        f'for {mesh.size} {jax.default_backend()} device(s), '
-        f'mesh {" x ".join(f"{axis} {size}" for axis, size in mesh.shape.items())}',
-        report(programs, plan, None, 0),
-    ]
-    moved = max((collective_bytes(p.run.as_text()) for p in programs.values()), key=Counter.total)
-    lines += [f'moved between devices by a step, at most (parameters: {4 * parameters:,} bytes):']
-    lines += [f'  {name:20}{size:16,} bytes' for name, size in moved.items()] or ['  nothing']
-    if not run:
-        return '\n'.join(lines)
-    lines.append('  rows  source  target  target tokens/s')
-    with_ema = config.optimizer.ema_decay > 0.0
-    state = init_state(model, optimizer, config.train.seed, with_ema=with_ema)
-    state = jax.device_put(state, state_shardings(state, mesh))
-    random = np.random.RandomState(0)
-    speeds = []
-    for bucket, program in programs.items():
-        sizes = {'source': bucket.source_length, 'target': bucket.target_length}
-        batch = shard_whole_batch(
-            {
-                name: random.randint(1, vocab_size, (program.rows, length)).astype(np.int32)
-                for name, length in sizes.items()
-            },
-            mesh,
-        )
-        times = []
-        for _ in range(_STEPS + 1):
-            begin = time.perf_counter()
-            state = jax.block_until_ready(program.run(state, batch))
-            times.append(time.perf_counter() - begin)
-        seconds = statistics.median(times[1:])
-        speeds.append(program.flops / seconds)
-        tokens = bucket.rows * bucket.target_length
-        lines.append(
-            f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
-            f'{tokens / seconds:17,.0f}'
-        )
-    speed = statistics.median(speeds)
-    remember_speed(cache_folder(config.data.cache_dir), config, mesh, speed)
-    lines.append(f'{speed / 1e9:,.1f} GFLOP/s of a device, which preflight will reckon with')
-    return '\n'.join(lines)
 
 
 def collective_bytes(hlo: str) -> Counter[str]:

@@ -31,7 +31,7 @@ from transformer_jax.sharding import (
 )
 
 # Rows of a compiled program: a sentence alone, a few, many. Fewer shapes compile less often.
-_ROWS = (1, 4, 16, 64)
+_ROWS = (1, 4, 16, 64, 256)
 # Positions times hypotheses that one batch may hold, which bounds the size of its cache.
 _POSITIONS = 64 * 64 * 4
 
@@ -86,6 +86,7 @@ class Searcher:
       model: the Transformer.
       mesh: the devices that share out the sentences.
       params: its parameters, on these devices.
+      max_rows: most sentences of a batch.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Searcher:
         self.mesh = data_mesh() if mesh is None else mesh
         self.model = Transformer(config.model, vocab_size, MeshLayout(self.mesh))
         self.params = jax.device_put(params, state_shardings(params, self.mesh))
+        self.max_rows = _ROWS[-1]
         self._eos_id = eos_id
 
     def __call__(
@@ -158,7 +160,7 @@ class Searcher:
         order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
         while order:
             longest = round_length(lengths[order[0]])
-            most = max(1, _POSITIONS // (longest * width))
+            most = max(1, min(self.max_rows, _POSITIONS // (longest * width)))
             rows = max(r for r in _ROWS if r <= most)
             rows = min(r for r in _ROWS if r >= min(len(order), rows))
             rows = padded_rows(rows, row_shards(self.mesh))

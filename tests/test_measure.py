@@ -1,0 +1,44 @@
+import time
+
+import numpy as np
+import pytest
+from tiny_run import config_file, tiny
+
+from transformer_jax import measure
+from transformer_jax.config import Config
+from transformer_jax.errors import UserError
+
+
+def test_a_median_of_as_many_calls_as_asked_for():
+    taken = iter([0.2, 0.0, 0.01, 0.0, 0.0, 0.0, 0.0])  # the first warms up
+    calls = []
+
+    def run():
+        calls.append(0)
+        time.sleep(next(taken))
+
+    assert measure.repeated(run, seconds=0.0, least=3) < 0.005
+    assert len(calls) == 4
+    calls.clear()
+    measure.repeated(run, seconds=100.0, least=1, most=2)
+    assert len(calls) == 3
+
+
+def test_outputs_are_as_long_as_their_sources():
+    model = {'num_layers': 1, 'd_model': 32, 'd_ff': 32, 'num_heads': 2}
+    random = np.random.default_rng(0)
+    sentences = [random.integers(2, 300, n).astype(np.int32) for n in (3, 9, 20, 5, 12)]
+    speed = measure.DecodingSpeed(Config.from_mapping({'model': model}), 300, sentences)
+    for found in speed._search(sentences):
+        assert np.count_nonzero(found.tokens[0]) == len(sentences[found.index])
+
+
+def test_a_training_is_timed_to_its_first_step(tmp_path):
+    config = config_file(tmp_path / 'config.py', tiny(data={'cache_dir': f'{tmp_path}/cache'}))
+    assert measure.start([f'--config={config}']) > 1.0
+
+
+def test_a_training_that_fails_says_why(tmp_path):
+    config = config_file(tmp_path / 'config.py', tiny())
+    with pytest.raises(UserError, match=r'that was to be timed has ended: error: .*d_model=-1'):
+        measure.start([f'--config={config}', '--config.model.d_model=-1'])
