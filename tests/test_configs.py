@@ -8,7 +8,13 @@ from transformer_jax.command import load_config
 from transformer_jax.config import Config
 
 CONFIGS = Path(__file__).parent.parent / 'configs'
-ARGUMENTS = {'multi30k': 'data', 'multi30k_tok': 'data', 'tatoeba': 'data', 'table3': 'base'}
+ARGUMENTS = {
+    'multi30k': 'data',
+    'multi30k_tok': 'data',
+    'multi30k_tok_regularised': 'data',
+    'tatoeba': 'data',
+    'table3': 'base',
+}
 
 
 def load(name):

@@ -55,7 +55,9 @@ def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
     from sacrebleu.metrics import BLEU, CHRF
 
     _check(hypotheses, references)
-    bleu, chrf = BLEU(), CHRF()
+    # `force` spares the log a warning in each evaluation where the corpus is tokenised; `all_scores`
+    # has it.
+    bleu, chrf = BLEU(force=True), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references)
     chrf_score = chrf.corpus_score(hypotheses, references)
     return Scores(
@@ -88,7 +90,7 @@ def all_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> list[Sc
     ways = [
         ('BLEU', BLEU(), _as_it_is),
         ('chrF2', CHRF(), _as_it_is),
-        ('BLEU, lowercased', BLEU(lowercase=True), _as_it_is),
+        ('BLEU, lowercased', BLEU(lowercase=True, force=True), _as_it_is),
         (
             'BLEU, lowercased, split at spaces',
             BLEU(lowercase=True, tokenize='none', force=True),

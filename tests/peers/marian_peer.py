@@ -25,11 +25,11 @@ from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
 
-def build(config, params):
-    """The model with weights of ours, and which of its tensors is which of ours."""
-    module = MarianMTModel(
+def marian_model(config, vocab_size, **options):
+    """The model with random weights."""
+    return MarianMTModel(
         MarianConfig(
-            vocab_size=VOCAB_SIZE,
+            vocab_size=vocab_size,
             d_model=config.d_model,
             encoder_layers=config.num_layers,
             decoder_layers=config.num_layers,
@@ -38,15 +38,19 @@ def build(config, params):
             encoder_ffn_dim=config.d_ff,
             decoder_ffn_dim=config.d_ff,
             activation_function=config.activation,
-            dropout=0.0,
             scale_embedding=True,
             pad_token_id=0,
             eos_token_id=EOS,
             decoder_start_token_id=0,
             forced_eos_token_id=None,
-            attn_implementation='eager',
+            **options,
         )
     )
+
+
+def build(config, params):
+    """The model with weights of ours, and which of its tensors is which of ours."""
+    module = marian_model(config, VOCAB_SIZE, dropout=0.0, attn_implementation='eager')
     for part in module.modules():
         if isinstance(part, nn.Embedding):
             part.padding_idx = None  # what the decoder starts from is learned, as here

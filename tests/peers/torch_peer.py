@@ -31,7 +31,7 @@ def results(config):
 
     def embed(tokens):
         x = embedding[tokens] * math.sqrt(config.d_model)
-        return x + torch.tensor(_positions(tokens.shape[1], config.d_model))
+        return x + torch.tensor(positions(tokens.shape[1], config.d_model))
 
     length = target.shape[1]
     out = module(
@@ -68,7 +68,7 @@ def shifted(target):
     return torch.cat([torch.zeros_like(target[:, :1]), target[:, :-1]], dim=1)
 
 
-def _positions(length, size):
+def positions(length, size):
     """Section 3.5, element by element."""
     table = np.zeros((length, size), np.float32)
     for pos in range(length):
