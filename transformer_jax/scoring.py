@@ -55,8 +55,7 @@ def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
     from sacrebleu.metrics import BLEU, CHRF
 
     _check(hypotheses, references)
-    # `force` spares the log a warning in each evaluation where the corpus is tokenised; `all_scores`
-    # has it.
+    # `force`: a corpus that is tokenised on purpose is not to fill the log with warnings.
     bleu, chrf = BLEU(force=True), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references)
     chrf_score = chrf.corpus_score(hypotheses, references)
