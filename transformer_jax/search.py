@@ -32,8 +32,10 @@ from transformer_jax.sharding import (
 
 # Rows of a compiled program: a sentence alone, a few, many. Fewer shapes compile less often.
 _ROWS = (1, 4, 16, 64, 256)
-# Positions times hypotheses that one batch may hold, which bounds the size of its cache.
-_POSITIONS = 64 * 64 * 4
+# Most sentences of a batch, and most positions times hypotheses, which bound the size of its cache.
+# On CPUs more are no faster: 64 already fill the matrix products.
+_LIMITS = {'cpu': (64, 2**14)}
+_ACCELERATOR_LIMITS = (256, 2**17)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Searcher:
         self.mesh = data_mesh() if mesh is None else mesh
         self.model = Transformer(config.model, vocab_size, MeshLayout(self.mesh))
         self.params = jax.device_put(params, state_shardings(params, self.mesh))
-        self.max_rows = _ROWS[-1]
+        self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self._eos_id = eos_id
 
     def __call__(
@@ -160,7 +162,7 @@ class Searcher:
         order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
         while order:
             longest = round_length(lengths[order[0]])
-            most = max(1, min(self.max_rows, _POSITIONS // (longest * width)))
+            most = max(1, min(self.max_rows, self._positions // (longest * width)))
             rows = max(r for r in _ROWS if r <= most)
             rows = min(r for r in _ROWS if r >= min(len(order), rows))
             rows = padded_rows(rows, row_shards(self.mesh))
