@@ -4,6 +4,7 @@ import pytest
 from tiny_run import tiny
 
 from transformer_jax import preflight
+from transformer_jax.config import MeshConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.errors import UserError
 from transformer_jax.preflight import (
@@ -11,11 +12,12 @@ from transformer_jax.preflight import (
     batch_rows,
     compile_steps,
     device_memory,
+    initial_state,
     known_speed,
     remember_speed,
     report,
 )
-from transformer_jax.sharding import make_mesh
+from transformer_jax.sharding import make_mesh, shard_whole_batch, state_shardings
 
 CONFIG = tiny()
 PLAN = BatchPlan(
@@ -44,6 +46,25 @@ def test_every_shape_is_compiled_and_its_cost_known(programs):
     assert (small.rows, large.rows) == (80, 16)
     assert small.flops > 0
     assert large.bytes > 3 * 4 * 11_776  # parameters and both moments, at the least
+
+
+def test_no_step_is_begun_on_cpus_while_another_is_under_way(programs, mesh):
+    bucket, program = list(programs.items())[1]
+    tokens = {
+        'source': np.full((program.rows, bucket.source_length), 5, np.int32),
+        'target': np.full((program.rows, bucket.target_length), 5, np.int32),
+    }
+    state = program.run(initial_state(CONFIG, 400, mesh), shard_whole_batch(tokens, mesh))
+    assert all(leaf.is_ready() for leaf in jax.tree.leaves(state))
+    assert state.step == 1
+
+
+def test_each_device_makes_its_part_of_the_first_state():
+    mesh = make_mesh(MeshConfig(data=1, fsdp=8))
+    state = initial_state(CONFIG, 400, mesh)
+    assert jax.tree.map(lambda x: x.sharding, state) == state_shardings(state, mesh)
+    embedding = state.params['embedding']
+    assert embedding.addressable_shards[0].data.size == embedding.size // 8
 
 
 def test_the_table_has_a_row_for_each_shape(programs):

@@ -36,12 +36,10 @@ from transformer_jax.data.prepare import prepare
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError
 from transformer_jax.huge_pages import restart_with_huge_pages
-from transformer_jax.model import Transformer
 from transformer_jax.model.layers import compute_dtype
+from transformer_jax.paper import parameter_count
 from transformer_jax.preflight import compile_steps, device_memory, remember_speed, report
 from transformer_jax.sharding import make_mesh
-from transformer_jax.training.optimizer import make_optimizer
-from transformer_jax.training.state import init_state
 
 _PARTS = ('start', 'input', 'compile', 'train', 'decode')
 _SECONDS = 5.0  # that each figure is measured for, if the least number of repetitions allows
@@ -183,11 +181,10 @@ def _measure(
 
 def _programs(config, vocab_size, plan, mesh, programs, seconds) -> dict[str, Any]:
     """What the compiled programs say of themselves."""
-    model = Transformer(config.model, vocab_size)
-    optimizer = make_optimizer(config.optimizer, config.model.d_model)
-    abstract = jax.eval_shape(lambda: init_state(model, optimizer, 0))
-    parameters = sum(x.size for x in jax.tree.leaves(abstract.params))
-    moved = max((collective_bytes(p.run.as_text()) for p in programs.values()), key=Counter.total)
+    parameters = parameter_count(config.model, vocab_size)
+    moved = max(
+        (collective_bytes(p.compiled.as_text()) for p in programs.values()), key=Counter.total
+    )
     print(
         f'{parameters:,} parameters, vocabulary of {vocab_size:,}; {len(programs)} shapes compiled '
         f'in {seconds["cold_seconds"]:.1f} s, with a warm cache in '

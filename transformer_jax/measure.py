@@ -36,11 +36,9 @@ from transformer_jax.flops import training_flops
 from transformer_jax.metrics import read_metrics
 from transformer_jax.model import Transformer
 from transformer_jax.model.layers import compute_dtype
-from transformer_jax.preflight import Program, compile_steps
+from transformer_jax.preflight import Program, compile_steps, initial_state
 from transformer_jax.search import Searcher
-from transformer_jax.sharding import MeshLayout, shard_whole_batch, state_shardings
-from transformer_jax.training.optimizer import make_optimizer
-from transformer_jax.training.state import TrainState, init_state
+from transformer_jax.sharding import shard_whole_batch
 
 Numbers = dict[str, Any]
 _EOS = 1  # of what is decoded here: any token but padding does
@@ -200,11 +198,7 @@ class TrainingSpeed:
         """
         self._config, self._vocab_size = config, vocab_size
         self._programs, self._mesh, self._ceiling = programs, mesh, ceiling
-        model = Transformer(config.model, vocab_size, MeshLayout(mesh))
-        optimizer = make_optimizer(config.optimizer, config.model.d_model)
-        with_ema = config.optimizer.ema_decay > 0.0
-        state = init_state(model, optimizer, config.train.seed, with_ema=with_ema)
-        self._state: TrainState = jax.device_put(state, state_shardings(state, mesh))
+        self._state = initial_state(config, vocab_size, mesh)
 
     def shape(self, bucket: Bucket, seconds: float) -> Numbers:
         """A batch without any padding, step by step."""

@@ -6,13 +6,14 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config
@@ -29,7 +30,7 @@ from transformer_jax.sharding import (
     state_shardings,
 )
 from transformer_jax.training.optimizer import make_optimizer
-from transformer_jax.training.state import init_state
+from transformer_jax.training.state import TrainState, init_state
 from transformer_jax.training.step import train_step
 
 _GIB = 2**30
@@ -39,16 +40,55 @@ class Program(NamedTuple):
     """The training step for one bucket.
 
     Attributes:
-      run: from a state, which it consumes, and a batch to the next state.
+      compiled: from a state, which it consumes, and a batch to the next state.
       rows: of the batch, the bucket's filled up for the devices.
       flops: of one device, as XLA counts them.
       bytes: of memory that one device needs.
     """
 
-    run: jax.stages.Compiled
+    compiled: jax.stages.Compiled
     rows: int
     flops: float
     bytes: int
+
+    def run(self, state: TrainState, batch: Mapping[str, jax.Array]) -> TrainState:
+        """Takes the step; on accelerators it may still be under way when this returns."""
+        state = self.compiled(state, batch)
+        if jax.default_backend() == 'cpu':
+            # JAX would take dozens of steps at a time: a stop would wait for all of them, and on
+            # several devices, which share the threads of a process, they can use these up.
+            jax.block_until_ready(state)
+        return state
+
+
+def _model_and_state(
+    config: Config, vocab_size: int, mesh: Mesh
+) -> tuple[Transformer, optax.GradientTransformation, Callable[[], TrainState]]:
+    """The model, its optimizer, and what makes the state before step 1."""
+    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
+    optimizer = make_optimizer(config.optimizer, config.model.d_model)
+    with_ema = config.optimizer.ema_decay > 0.0
+    return (
+        model,
+        optimizer,
+        functools.partial(init_state, model, optimizer, config.train.seed, with_ema=with_ema),
+    )
+
+
+def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
+    """The state before step 1, each device making its own part of it.
+
+    Args:
+      config: of the run.
+      vocab_size: V.
+      mesh: the devices.
+
+    Raises:
+      UserError: if the mesh does not divide the model.
+    """
+    _, _, initialise = _model_and_state(config, vocab_size, mesh)
+    shardings = state_shardings(jax.eval_shape(initialise), mesh)
+    return jax.jit(initialise, out_shardings=shardings)()
 
 
 def compile_steps(
@@ -71,10 +111,8 @@ def compile_steps(
       UserError: if the mesh does not divide the model, or a shape needs more memory than a device
         has.
     """
-    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
-    optimizer = make_optimizer(config.optimizer, config.model.d_model)
-    with_ema = config.optimizer.ema_decay > 0.0
-    abstract = jax.eval_shape(functools.partial(init_state, model, optimizer, 0, with_ema=with_ema))
+    model, optimizer, initialise = _model_and_state(config, vocab_size, mesh)
+    abstract = jax.eval_shape(initialise)
     shardings = state_shardings(abstract, mesh)
     step = jax.jit(
         functools.partial(
@@ -99,12 +137,12 @@ def compile_steps(
             'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
         }
         try:
-            run = step.lower(abstract, batch).compile()
+            program = step.lower(abstract, batch).compile()
         except jax.errors.JaxRuntimeError as error:
             if 'RESOURCE_EXHAUSTED' not in str(error):
                 raise
             raise _too_large(config, bucket, 'more memory', limit) from error
-        memory = run.memory_analysis()
+        memory = program.memory_analysis()
         # What goes in and out under one name, the state, is there once.
         needed = (
             memory.argument_size_in_bytes
@@ -115,7 +153,7 @@ def compile_steps(
         )
         if limit is not None and needed > limit:
             raise _too_large(config, bucket, _size(needed), limit)
-        return Program(run, rows, run.cost_analysis()['flops'], needed)
+        return Program(program, rows, program.cost_analysis()['flops'], needed)
 
     result = {}
     # XLA compiles one program on one core, at the cost of some hundred MB each.

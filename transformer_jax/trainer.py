@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from transformer_jax.preflight import (
     Program,
     compile_steps,
     device_memory,
+    initial_state,
     known_speed,
 )
 from transformer_jax.preflight import report as preflight_report
@@ -36,13 +36,12 @@ from transformer_jax.scoring import Scores, score
 from transformer_jax.sharding import (
     MeshLayout,
     make_mesh,
-    state_shardings,
 )
 from transformer_jax.stopping import Stopped, StopSignals
 from transformer_jax.training.checkpoints import Checkpoints, checksums
 from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
-from transformer_jax.training.optimizer import make_optimizer, noam_schedule
-from transformer_jax.training.state import Window, init_state
+from transformer_jax.training.optimizer import noam_schedule
+from transformer_jax.training.state import Window
 from transformer_jax.translator import Translator
 from transformer_jax.workdir import Workdir
 
@@ -140,21 +139,12 @@ class _Run:
         self.config, self.folder, self.data = config, folder, data
         self.mesh, self.stop = mesh, stop
         model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
-        optimizer = make_optimizer(config.optimizer, config.model.d_model)
         self.learning_rate = noam_schedule(
             config.model.d_model,
             config.optimizer.warmup_steps,
             config.optimizer.learning_rate_scale,
         )
-        initialise = functools.partial(
-            init_state,
-            model,
-            optimizer,
-            config.train.seed,
-            with_ema=config.optimizer.ema_decay > 0.0,
-        )
-        shardings = state_shardings(jax.eval_shape(initialise), mesh)
-        state = jax.jit(initialise, out_shardings=shardings)()
+        state = initial_state(config, data.vocabulary.size, mesh)
         self.checkpoints = Checkpoints(
             folder.checkpoints,
             keep=config.train.keep,
@@ -245,9 +235,6 @@ class _Run:
         config = self.config.train
         clock = _Clock()
         self.compilations.lap()
-        # The CPU devices of a process share its threads: steps in flight that all wait for each
-        # other's sums can use these up, and XLA then aborts.
-        one_at_a_time = jax.default_backend() == 'cpu' and self.mesh.size > 1
         with (
             self.stop.deferred(),
             progress_bar('Training', total=config.steps, initial=self.start, unit=' steps') as bar,
@@ -262,8 +249,6 @@ class _Run:
             )
             for step, (bucket, batch) in enumerate(batches, self.start + 1):
                 self.state = programs[bucket].run(self.state, batch)
-                if one_at_a_time:
-                    jax.block_until_ready(self.state.step)
                 bar.update()
                 last = step == config.steps
                 why = None if last else self.stop.requested(step)
