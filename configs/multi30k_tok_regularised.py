@@ -2,7 +2,7 @@
 
     python -m transformer_jax.main --config=configs/multi30k_tok_regularised.py:FOLDER
 
-FOLDER as there. A step takes a little more than twice as long.
+FOLDER as there. With R-Drop a step takes twice as long, 1.3 s on 2 CPU cores.
 """
 
 import runpy

@@ -44,7 +44,7 @@ def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkey
         assert found['utilisation'] == pytest.approx(share)
     assert 0 <= figures['train']['mix']['waiting_share'] <= 1
     assert figures['train']['peak_memory']['bytes'] > 10**8
-    decoded = [(d['beam_size'], d['rows']) for d in figures['decode']['throughput']]
+    decoded = [(d['beam_size'], d['max_rows']) for d in figures['decode']['throughput']]
     assert decoded == [(1, 1), (1, 16), (4, 1), (4, 16)]
     for found in figures['decode']['latency']:
         assert 0 < found['median_seconds'] <= found['p95_seconds']

@@ -44,7 +44,7 @@ from transformer_jax.sharding import make_mesh
 _PARTS = ('start', 'input', 'compile', 'train', 'decode')
 _SECONDS = 5.0  # that each figure is measured for, if the least number of repetitions allows
 _SENTENCES = 1024  # to decode
-_ROWS = (1, 16, 64, 256)  # decoded at a time
+_ROWS = (1, 16, 64, 256)  # decoded at a time, at most: Searcher knows how many it can take
 _BEAMS = (1, 4)
 _COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
 
@@ -239,14 +239,14 @@ def _train(config, speed, programs, mesh, store, plan, segmentation) -> dict[str
 
 
 def _decode(speed: measure.DecodingSpeed) -> dict[str, Any]:
-    print('  beam  rows  output tokens/s  sentences/s')
+    print('  beam  rows, at most  output tokens/s  sentences/s')
     throughput = []
     for beam_size in _BEAMS:
         for rows in _ROWS:
             found = speed.throughput(beam_size, rows, _SECONDS)
             throughput.append(found)
             print(
-                f'{beam_size:6}{rows:6}{found["tokens_per_second"]:17,.0f}'
+                f'{beam_size:6}{rows:15}{found["tokens_per_second"]:17,.0f}'
                 f'{found["sentences_per_second"]:13,.1f}'
             )
     latency = [speed.latency(beam_size) for beam_size in _BEAMS]

@@ -305,10 +305,10 @@ class DecodingSpeed:
         self._search = Searcher(config, vocab_size, _EOS, params)
         self._sentences = sentences
 
-    def throughput(self, beam_size: int, rows: int, seconds: float) -> Numbers:
-        """Of batches of so many sentences, sorted by length."""
-        self._search.max_rows = rows
-        sentences = self._sentences[: max(8, 4 * rows)]
+    def throughput(self, beam_size: int, max_rows: int, seconds: float) -> Numbers:
+        """Of batches of at most so many sentences, sorted by length."""
+        self._search.max_rows = max_rows
+        sentences = self._sentences[: max(8, 4 * max_rows)]
         decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
         tokens = 0
 
@@ -320,7 +320,7 @@ class DecodingSpeed:
         taken = repeated(run, seconds=seconds, least=1, most=5)
         return {
             'beam_size': beam_size,
-            'rows': rows,
+            'max_rows': max_rows,
             'tokens_per_second': tokens / taken,
             'sentences_per_second': len(sentences) / taken,
         }

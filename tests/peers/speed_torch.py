@@ -3,7 +3,7 @@
 import math
 
 import torch
-from peers.torch_peer import positions, shifted
+from peers.torch_peer import positions, shifted, transformer
 from peers.torch_steps import trainer
 from torch import nn
 
@@ -12,15 +12,7 @@ def prepare(work, option=''):
     """As `speed_ours.prepare`."""
     del option
     config = work.model
-    module = nn.Transformer(
-        d_model=config.d_model,
-        nhead=config.num_heads,
-        num_encoder_layers=config.num_layers,
-        num_decoder_layers=config.num_layers,
-        dim_feedforward=config.d_ff,
-        dropout=config.dropout_rate,
-        batch_first=True,
-    )
+    module = transformer(config, config.dropout_rate)
     embedding = nn.Parameter(torch.randn(work.vocab_size, config.d_model) * config.d_model**-0.5)
     dropout = nn.Dropout(config.dropout_rate)
     table = torch.tensor(positions(work.length, config.d_model))

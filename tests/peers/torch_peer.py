@@ -8,20 +8,25 @@ from peers.cases import LABEL_SMOOTHING, SOURCE, TARGET, VOCAB_SIZE, weights
 from torch import nn
 
 
-def results(config):
-    """As `our_results`."""
-    module = nn.Transformer(
+def transformer(config, dropout):
+    """The module of our config's sizes."""
+    return nn.Transformer(
         d_model=config.d_model,
         nhead=config.num_heads,
         num_encoder_layers=config.num_layers,
         num_decoder_layers=config.num_layers,
         dim_feedforward=config.d_ff,
-        dropout=0.0,
+        dropout=dropout,
         activation=config.activation,
         layer_norm_eps=config.norm_epsilon,
         batch_first=True,
         norm_first=config.norm == 'pre',
     )
+
+
+def results(config):
+    """As `our_results`."""
+    module = transformer(config, dropout=0.0)
     if config.norm == 'post':  # it would normalise a second time at the end
         module.encoder.norm = module.decoder.norm = None
     embedding = nn.Parameter(torch.zeros(VOCAB_SIZE, config.d_model))

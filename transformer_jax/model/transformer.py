@@ -25,8 +25,8 @@ class DecodingCache(NamedTuple):
     sentence are then queries on one set of keys.
 
     Attributes:
-      self_attention: per layer, of T·K places.
-      memory: of the encoder's output per layer, of S places.
+      self_attention: of each layer, a KVCache of S = T·K places.
+      memory: of each layer, a KVCache of the S places of the encoder's output.
       memory_mask: [B, 1, 1, S] bool.
       ancestors: [B, K, T] int32, from 0 to K - 1; -1 at positions to come.
     """
