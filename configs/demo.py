@@ -28,7 +28,7 @@ def get_config():
     config.data.vocab_size = 1500
     config.data.max_length = 48
     config.data.tokens_per_batch = 2048
-    config.data.num_buckets = 5
+    config.data.num_buckets = 4  # each is a program to compile
 
     config.optimizer.warmup_steps = 300
     config.optimizer.learning_rate_scale = 1.0

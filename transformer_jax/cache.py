@@ -17,7 +17,7 @@ def keep_compiled_programs(folder: Path) -> None:
     import jax
 
     jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
     jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
 
 

@@ -1,5 +1,6 @@
 """metrics.jsonl and TensorBoard: the same numbers in both."""
 
+import functools
 import json
 import logging
 from pathlib import Path
@@ -23,6 +24,7 @@ class MetricsWriter:
         kept = [record for record in read_metrics(path) if record['step'] <= step]
         self.records = kept
         self._file = self._summary = None
+        self._folder = tensorboard
         if read_only:
             return
         text = ''.join(json.dumps(record) + '\n' for record in kept)
@@ -30,14 +32,6 @@ class MetricsWriter:
         partial.write_text(text, encoding='utf-8')
         partial.replace(path)
         self._file = path.open('a', encoding='utf-8')
-        try:
-            from transformer_jax.data._tensorflow import import_tensorflow
-
-            self._tf = import_tensorflow()
-        except ImportError:
-            _logger.warning('tensorflow is not installed: metrics go to metrics.jsonl alone.')
-        else:
-            self._summary = self._tf.summary.create_file_writer(str(tensorboard))
 
     def write(self, record: dict[str, Any]) -> None:
         """Writes one record: 'step', 'kind' ('train' or 'dev') and numbers; at once on disk."""
@@ -46,11 +40,21 @@ class MetricsWriter:
             return
         self._file.write(json.dumps(record) + '\n')
         self._file.flush()
-        if self._summary is None:
+        tf = self._tensorflow
+        if tf is None:
             return
+        if self._summary is None:
+            self._summary = tf.summary.create_file_writer(str(self._folder))
+        # tf.summary.scalar needs the tensorboard package, which only those who look need.
+        metadata = tf.compat.v1.SummaryMetadata(
+            plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name='scalars')
+        )
+        metadata.data_class = 1  # DATA_CLASS_SCALAR
         for name, value in record.items():
             if name not in ('step', 'kind'):
-                self._scalar(f'{record["kind"]}/{name}', value, record['step'])
+                tag, tensor = f'{record["kind"]}/{name}', tf.constant(value, tf.float32)
+                with self._summary.as_default():
+                    tf.summary.write(tag, tensor, step=record['step'], metadata=metadata)
         self._summary.flush()
 
     def close(self) -> None:
@@ -60,15 +64,16 @@ class MetricsWriter:
         if self._summary is not None:
             self._summary.close()
 
-    def _scalar(self, tag: str, value: float, step: int) -> None:
-        # tf.summary.scalar needs the tensorboard package, which only those who look need.
-        metadata = self._tf.compat.v1.SummaryMetadata(
-            plugin_data=self._tf.compat.v1.SummaryMetadata.PluginData(plugin_name='scalars')
-        )
-        metadata.data_class = 1  # DATA_CLASS_SCALAR
-        with self._summary.as_default():
-            tensor = self._tf.constant(value, self._tf.float32)
-            self._tf.summary.write(tag, tensor, step=step, metadata=metadata)
+    @functools.cached_property
+    def _tensorflow(self) -> Any:
+        """Imported for the first record, since that takes seconds; None where there is none."""
+        try:
+            from transformer_jax.data._tensorflow import import_tensorflow
+
+            return import_tensorflow()
+        except ImportError:
+            _logger.warning('tensorflow is not installed: metrics go to metrics.jsonl alone.')
+            return None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -130,14 +130,17 @@ def compile_steps(
         donate_argnums=0,
     )
 
-    def compiled(bucket: Bucket) -> Program:
+    def lowered(bucket: Bucket) -> jax.stages.Lowered:
         rows = batch_rows(config, bucket, mesh)
         batch = {
             'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
             'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
         }
+        return step.lower(abstract, batch)
+
+    def compiled(bucket: Bucket, program: jax.stages.Lowered) -> Program:
         try:
-            program = step.lower(abstract, batch).compile()
+            program = program.compile()
         except jax.errors.JaxRuntimeError as error:
             if 'RESOURCE_EXHAUSTED' not in str(error):
                 raise
@@ -153,14 +156,16 @@ def compile_steps(
         )
         if limit is not None and needed > limit:
             raise _too_large(config, bucket, _size(needed), limit)
-        return Program(program, rows, program.cost_analysis()['flops'], needed)
+        flops = program.cost_analysis()['flops']
+        return Program(program, batch_rows(config, bucket, mesh), flops, needed)
 
     result = {}
     # XLA compiles one program on one core, at the cost of some hundred MB each.
     pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
     try:
-        # The largest first: if one does not fit, that is known soon.
-        tasks = {pool.submit(compiled, bucket): bucket for bucket in reversed(buckets)}
+        # The largest first: if one does not fit, that is known soon. Traced here, since Python does
+        # that for one at a time anyway, and meanwhile those before are compiled.
+        tasks = {pool.submit(compiled, b, lowered(b)): b for b in reversed(buckets)}
         with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
             for task in as_completed(tasks):
                 result[tasks[task]] = task.result()

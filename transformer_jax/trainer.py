@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from transformer_jax import processes
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config
 from transformer_jax.data.batching import Bucket
+from transformer_jax.data.feed import load_tensorflow
 from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.device_feed import device_batches
@@ -211,19 +214,27 @@ class _Run:
         """Compiles all that training and its evaluations will run, and says what to expect."""
         config, plan = self.config, self.data.plan
         limit = device_memory(self.mesh.local_devices[0])
-        programs = compile_steps(config, self.data.vocabulary.size, plan.buckets, self.mesh, limit)
-        speed = known_speed(cache_folder(config.data.cache_dir), config, self.mesh)
-        left = config.train.steps - self.start
-        _logger.info('%s', preflight_report(programs, plan, speed, left))
-        _logger.info('Compiling the evaluation.')
+        vocab_size = self.data.vocabulary.size
+        # What XLA does for one of these leaves Python free for the others.
+        with _garbage_left(), ThreadPoolExecutor(2) as pool:
+            evaluation = pool.submit(self._compile_evaluation)
+            pool.submit(load_tensorflow)
+            programs = compile_steps(config, vocab_size, plan.buckets, self.mesh, limit)
+            speed = known_speed(cache_folder(config.data.cache_dir), config, self.mesh)
+            left = config.train.steps - self.start
+            _logger.info('%s', preflight_report(programs, plan, speed, left))
+            evaluation.result()
+        return programs
+
+    def _compile_evaluation(self) -> None:
+        """Runs, on nothing, all that an evaluation, a log line and a checkpoint will run."""
         sources, _ = zip(*self.data.dev, strict=True)
         translator = self._translator(self.state.weights)
-        translator.prepare(sources, beam_size=config.train.eval_beam_size)
+        translator.prepare(sources, beam_size=self.config.train.eval_beam_size)
         self.corpus_loss.prepare(self.state.weights, self.data.dev)
         checksums(self.state)
         self.learning_rate(np.int32(self.start))
         self._new_window()
-        return programs
 
     def _train(self, programs: dict[Bucket, Program]) -> int:
         """Steps until the last, or until patience runs out; returns the number of the last step.
@@ -422,6 +433,21 @@ class _Clock:
         begin = time.perf_counter()
         yield
         self._since += time.perf_counter() - begin
+
+
+@contextlib.contextmanager
+def _garbage_left() -> Iterator[None]:
+    """A context in which Python does not look for garbage.
+
+    Tracing makes so many objects that a fifth of its time goes into looking through them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _finish_line(config: Config) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from transformer_jax.config import DataConfig
+from transformer_jax.data import corpora
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
 
@@ -106,6 +107,22 @@ def test_phrasebook_fingerprint_follows_content():
     first = open_corpus(phrasebook()).fingerprint('train')
     assert open_corpus(phrasebook()).fingerprint('train') == first
     assert open_corpus(phrasebook(seed=1)).fingerprint('train') != first
+
+
+@pytest.mark.parametrize(
+    ('split', 'change'),
+    [('train', {'train_size': 201}), ('dev', {'dev_size': 21}), ('test', {'test_size': 31})],
+)
+def test_phrasebook_fingerprint_follows_size(split, change):
+    before, after = (open_corpus(phrasebook(**sizes)) for sizes in ({}, change))
+    assert before.fingerprint(split) != after.fingerprint(split)
+
+
+def test_phrasebook_is_not_generated_to_be_found_in_the_cache(monkeypatch):
+    monkeypatch.setattr(corpora.phrasebook, 'generate', None)
+    corpus = open_corpus(phrasebook())
+    assert corpus.fingerprint('train')
+    corpus.pairs('train')  # nothing of it is taken
 
 
 def test_phrasebook_has_two_languages():

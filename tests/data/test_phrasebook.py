@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from transformer_jax.cache import content_digest
 from transformer_jax.data import phrasebook
 from transformer_jax.data.phrasebook import (
     LINKS,
@@ -158,6 +159,13 @@ def test_a_seed_says_all():
     first = phrasebook.generate(seed=3, **SIZES)
     assert phrasebook.generate(seed=3, **SIZES) == first != phrasebook.generate(seed=4, **SIZES)
     assert first['test'][0] == FIRST
+
+
+def test_an_edition_has_its_sentences():
+    # Where this fails, what is generated has changed: raise the edition, and take the new digest.
+    splits = phrasebook.generate(seed=0, train=2000, dev=200, test=200)
+    texts = (text for pairs in splits.values() for pair in pairs for text in pair)
+    assert (phrasebook.EDITION, content_digest(texts)) == (1, 'bfad5270deefdfe9a7a0a95b9bbc6375')
 
 
 def test_no_english_sentence_comes_twice_and_the_held_out_one_is_last():

@@ -4,6 +4,7 @@
 (WMT14 French-English) never are in memory at once.
 """
 
+import functools
 import hashlib
 import heapq
 import json
@@ -136,7 +137,7 @@ class HeldOutCorpus:
 
 
 class PhrasebookCorpus:
-    """The embedded English-French pairs, generated once and kept."""
+    """The embedded English-French pairs, generated when they are first asked for."""
 
     def __init__(self, config: DataConfig):
         languages = (config.source_language, config.target_language)
@@ -146,17 +147,25 @@ class PhrasebookCorpus:
                 f'data.{field}_language={getattr(config, f"{field}_language")!r} is not in the '
                 "phrasebook: translate from 'en' into 'fr' or back, or choose another data.corpus."
             )
-        self._splits = phrasebook.generate(
-            seed=config.seed, train=config.train_size, dev=config.dev_size, test=config.test_size
-        )
-        if languages == ('fr', 'en'):
-            self._splits = {
-                split: [(french, english) for english, french in pairs]
-                for split, pairs in self._splits.items()
-            }
+        self._reverse = languages == ('fr', 'en')
+        self._seed = config.seed
+        self._sizes = {'dev': config.dev_size, 'test': config.test_size}
+        self._train_size = config.train_size
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        return iter(self._splits[split])
+        for pair in self._train if split == 'train' else self._held_out[split]:
+            yield pair[::-1] if self._reverse else pair
 
     def fingerprint(self, split: str) -> str:
-        return content_digest(text for pair in self._splits[split] for text in pair)
+        # Of what determines the pairs: where their tokens are cached, none need be generated.
+        sizes = [*self._sizes.values(), self._train_size if split == 'train' else 0]
+        settings = (phrasebook.EDITION, split, self._reverse, self._seed, *sizes)
+        return content_digest(map(str, settings))
+
+    @functools.cached_property
+    def _train(self) -> list[Pair]:
+        return phrasebook.generate(seed=self._seed, train=self._train_size, **self._sizes)['train']
+
+    @functools.cached_property
+    def _held_out(self) -> dict[str, list[Pair]]:
+        return phrasebook.generate(seed=self._seed, train=0, **self._sizes)

@@ -3,6 +3,7 @@
 Whole batches go through tf.data, as graph operations only: a batch costs one gather a side.
 """
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -64,6 +65,14 @@ def _drawer(segmentation: SampledSegmentation, held: Held):
         return segmentation.arrays(*place, held)
 
     return lambda places: _ahead(draw, places)
+
+
+def load_tensorflow() -> None:
+    """Imports TensorFlow where it is installed, at a time that has the seconds it takes."""
+    with contextlib.suppress(ImportError):
+        from transformer_jax.data._tensorflow import import_tensorflow
+
+        import_tensorflow()
 
 
 def _reader(store: TokenStore):
