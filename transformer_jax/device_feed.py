@@ -1,6 +1,8 @@
 """Training batches on the devices, one ahead of the step that takes it."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -45,13 +47,16 @@ def device_batches(
 
     buckets = {(b.source_length, b.target_length): b for b in rows}
 
-    def place(batch: dict[str, np.ndarray]) -> tuple[Bucket, dict[str, jax.Array]]:
+    feed = training_batches(store, plan, start_step, held_ids, segmentation)
+
+    def place() -> tuple[Bucket, dict[str, jax.Array]]:
+        batch = next(feed)
         bucket = buckets[batch['source'].shape[1], batch['target'].shape[1]]
         return bucket, shard_batch(batch, mesh, rows[bucket])
 
-    feed = training_batches(store, plan, start_step, held_ids, segmentation)
-    ahead = place(next(feed))
-    for batch in feed:
-        following = place(batch)
-        yield ahead
-        ahead = following
+    with contextlib.closing(feed), ThreadPoolExecutor(1) as placer:
+        following = placer.submit(place)
+        while True:
+            batch = following.result()
+            following = placer.submit(place)  # while the step runs
+            yield batch
