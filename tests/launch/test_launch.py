@@ -92,6 +92,27 @@ def test_local_hands_on_arguments_and_exit_code(tmp_path):
     )
 
 
+def test_the_benchmark_measures_both_models_of_the_paper(tmp_path):
+    folder = tmp_path / 'figures'
+    body = 'print(sys.argv[1:])'
+    done = run(tmp_path, body, LAUNCH / 'benchmark.sh', folder, '--config.mesh.fsdp=2')
+    assert done.returncode == 0
+    assert folder.is_dir()
+    assert [line for line in done.stdout.splitlines() if line.startswith('[')] == [
+        str(
+            [
+                '-m',
+                'transformer_jax.benchmark',
+                f'--config=configs/{name}.py',
+                '--synthetic=200000',
+                f'--json={folder}/{name}.json',
+                '--config.mesh.fsdp=2',
+            ]
+        )
+        for name in ('base', 'big')
+    ]
+
+
 def test_local_processes_know_each_other(tmp_path):
     body = (
         'print(*(os.environ[k] for k in ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES",'
