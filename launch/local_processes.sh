@@ -60,11 +60,11 @@ while :; do
             fi
         fi
     done
-    left=$(running)
-    [ -n "$left" ] || break
+    # Not once none is running: one that has just ended would not have been asked for its code.
+    ((${#ended[@]} < count)) || break
     if [ -n "$failed" ] && ((SECONDS >= deadline)); then
         # One that waits for a lost process in a collective hears no SIGTERM.
-        for index in $left; do kill -KILL "${pids[$index]}" 2>/dev/null || true; done
+        for index in $(running); do kill -KILL "${pids[$index]}" 2>/dev/null || true; done
     fi
     sleep 0.2 &
     wait $! || true # a signal ends the wait, not the sleep of a loop without it
