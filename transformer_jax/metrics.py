@@ -13,7 +13,7 @@ class MetricsWriter:
     """Appends lines to metrics.jsonl and scalars to TensorBoard."""
 
     def __init__(self, path: Path, tensorboard: Path, *, step: int, read_only: bool = False):
-        """Opens both; what was logged after `step`, from which the run goes on, is dropped.
+        """Opens metrics.jsonl; what was logged after `step`, where the run goes on, is dropped.
 
         Args:
           path: of metrics.jsonl.

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import gc
 import logging
 import time
 from collections.abc import Iterator
@@ -36,10 +35,7 @@ from transformer_jax.preflight import (
 from transformer_jax.preflight import report as preflight_report
 from transformer_jax.progress import progress_bar
 from transformer_jax.scoring import Scores, score
-from transformer_jax.sharding import (
-    MeshLayout,
-    make_mesh,
-)
+from transformer_jax.sharding import MeshLayout, make_mesh
 from transformer_jax.stopping import Stopped, StopSignals
 from transformer_jax.training.checkpoints import Checkpoints, checksums
 from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
@@ -216,7 +212,7 @@ class _Run:
         limit = device_memory(self.mesh.local_devices[0])
         vocab_size = self.data.vocabulary.size
         # What XLA does for one of these leaves Python free for the others.
-        with _garbage_left(), ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(2) as pool:
             evaluation = pool.submit(self._compile_evaluation)
             pool.submit(load_tensorflow)
             programs = compile_steps(config, vocab_size, plan.buckets, self.mesh, limit)
@@ -433,21 +429,6 @@ class _Clock:
         begin = time.perf_counter()
         yield
         self._since += time.perf_counter() - begin
-
-
-@contextlib.contextmanager
-def _garbage_left() -> Iterator[None]:
-    """A context in which Python does not look for garbage.
-
-    Tracing makes so many objects that a fifth of its time goes into looking through them.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _finish_line(config: Config) -> dict[str, Any]:
