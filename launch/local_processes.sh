@@ -32,13 +32,6 @@ done
 forward() { kill -TERM "${pids[@]}" 2>/dev/null || true; }
 trap forward TERM INT
 
-running() { # the numbers of the processes that still run
-    local index
-    for index in "${!pids[@]}"; do
-        if kill -0 "${pids[$index]}" 2>/dev/null; then echo "$index"; fi
-    done
-}
-
 code=0
 failed=""
 deadline=0
@@ -64,7 +57,9 @@ while :; do
     ((${#ended[@]} < count)) || break
     if [ -n "$failed" ] && ((SECONDS >= deadline)); then
         # One that waits for a lost process in a collective hears no SIGTERM.
-        for index in $(running); do kill -KILL "${pids[$index]}" 2>/dev/null || true; done
+        for index in "${!pids[@]}"; do
+            [ -n "${ended[$index]:-}" ] || kill -KILL "${pids[$index]}" 2>/dev/null || true
+        done
     fi
     sleep 0.2 &
     wait $! || true # a signal ends the wait, not the sleep of a loop without it
