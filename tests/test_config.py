@@ -415,3 +415,27 @@ def test_what_may_change_between_two_starts_is_no_difference():
     )
     assert Config().differences(later) == []
     assert Config().differences(Config(train=TrainConfig(seed=1))) == ['train.seed: 0 against 1']
+
+
+def test_weights_do_not_fit_another_model():
+    other = Config(model=ModelConfig(d_ff=64, norm='pre'))
+    assert Config().model_differences(other) == [
+        'model.d_ff: 2048 against 64',
+        "model.norm: 'post' against 'pre'",
+    ]
+
+
+def test_weights_fit_whatever_they_are_trained_with():
+    other = Config(
+        model=ModelConfig(dropout_rate=0.3, attention_gain=0.5, dtype='bfloat16', remat=True),
+        data=DataConfig(corpus='phrasebook'),
+        train=TrainConfig(seed=1),
+    )
+    assert Config().model_differences(other) == []
+
+
+def test_weights_to_begin_from_bring_their_vocabulary():
+    with pytest.raises(
+        UserError, match=r"data.vocabulary='v.model' cannot go with train.init_from"
+    ):
+        Config(data=DataConfig(vocabulary='v.model'), train=TrainConfig(init_from='runs/a'))

@@ -5,12 +5,14 @@ import json
 import logging
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import jax
+import numpy as np
 import pytest
 from tiny_run import config_file, on_devices, remembered, tiny
 
@@ -21,6 +23,7 @@ from transformer_jax.preflight import Compilations
 from transformer_jax.stopping import Stopped
 from transformer_jax.trainer import train
 from transformer_jax.training.checkpoints import Checkpoints
+from transformer_jax.translator import load_trained
 from transformer_jax.workdir import Workdir
 
 
@@ -136,6 +139,50 @@ def test_early_stopping_ends_the_run_and_stays_ended(tmp_path, monkeypatch):
     assert train(config, tmp_path)['step'] == 6
     (tmp_path / 'results.json').unlink()
     assert train(config, tmp_path)['step'] == 6
+
+
+def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another(uninterrupted, tmp_path):
+    config = tiny(
+        data={'train_size': 300},  # whose own vocabulary would be another
+        optimizer={'learning_rate_scale': 1e-9},
+        train={'steps': 2, 'init_from': str(uninterrupted)},
+        mesh={'fsdp': 2},
+    )
+    train(config, tmp_path)
+    (_, there, weights, _), (_, here, trained, _) = map(load_trained, (uninterrupted, tmp_path))
+    assert here.digest == there.digest
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), trained, weights)
+
+
+def test_a_run_begun_from_another_resumes_to_the_byte_without_it(
+    uninterrupted, tmp_path, monkeypatch
+):
+    origin = shutil.copytree(uninterrupted, tmp_path / 'origin')
+    config = tiny(optimizer={'ema_decay': 0.9}, train={'init_from': str(origin)})
+    train(config, tmp_path / 'whole')
+    stop_at(monkeypatch, 9)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / 'stopped')
+    monkeypatch.undo()
+    shutil.rmtree(origin)
+    train(config, tmp_path / 'stopped')
+    assert remembered(tmp_path / 'stopped') == remembered(tmp_path / 'whole')
+
+
+@pytest.mark.parametrize(
+    ('folder', 'd_ff', 'sentence'),
+    [
+        ('', 64, r"init_from='.*' holds the weights of another model .*model.d_ff: 64 against 32"),
+        ('checkpoints', 32, r"init_from='.*/checkpoints' holds no trained model"),
+    ],
+)
+def test_weights_that_are_missing_or_do_not_fit_are_refused(
+    uninterrupted, tmp_path, folder, d_ff, sentence
+):
+    config = tiny(model={'d_ff': d_ff}, train={'init_from': str(uninterrupted / folder)})
+    with pytest.raises(UserError, match=sentence):
+        train(config, tmp_path / 'run')
+    assert not (tmp_path / 'run').exists()
 
 
 def test_a_damaged_checkpoint_is_put_aside_and_made_again(uninterrupted, tmp_path):

@@ -7,7 +7,7 @@ what it wants; `Config.from_mapping` turns that into the frozen `Config` that al
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer_jax.errors import UserError
@@ -287,6 +287,8 @@ class TrainConfig:
     Attributes:
       steps: optimizer steps.
       seed: of the initial parameters and of dropout.
+      init_from: folder of a trained run, or of averaged weights, to begin from: the weights it
+        translates with take the place of random ones, and its vocabulary is used; '' begins anew.
       log_every: steps between lines in metrics.jsonl.
       eval_every: steps between evaluations on dev; a multiple of checkpoint_every.
       checkpoint_every: steps between checkpoints.
@@ -302,6 +304,7 @@ class TrainConfig:
 
     steps: int = 100_000
     seed: int = 0
+    init_from: str = ''
     log_every: int = 100
     eval_every: int = 5000
     checkpoint_every: int = 1000
@@ -420,6 +423,16 @@ _FREE = (
 )
 _FREE_SECTIONS = ('mesh', 'decode')
 
+# What may change of a model from one run to another that begins from its weights.
+_FREE_OF_WEIGHTS = (
+    'dropout_rate',
+    'attention_dropout_rate',
+    'activation_dropout_rate',
+    'attention_gain',  # of random weights
+    'dtype',
+    'remat',
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -449,6 +462,13 @@ class Config:
                 longest,
                 f'is more than model.max_positions={self.model.max_positions}, '
                 'the longest sentence that learned positions reach: raise it or lower this.',
+            )
+        if self.data.vocabulary and self.train.init_from:
+            _fail(
+                'data.vocabulary',
+                self.data.vocabulary,
+                f'cannot go with train.init_from={self.train.init_from!r}, whose weights belong to '
+                'a vocabulary of their own: leave out one of the two.',
             )
 
     @classmethod
@@ -484,15 +504,28 @@ class Config:
 
     def differences(self, other: 'Config') -> list[str]:
         """The fields that make `other` another run than this one, as 'field: mine, theirs'."""
-        mine, theirs = self.to_dict(), other.to_dict()
         return [
-            f'{section}.{name}: {mine[section][name]!r} against {theirs[section][name]!r}'
-            for section in mine
-            for name in mine[section]
-            if mine[section][name] != theirs[section][name]
-            and section not in _FREE_SECTIONS
-            and f'{section}.{name}' not in _FREE
+            line
+            for section, name, line in self._different_fields(other)
+            if section not in _FREE_SECTIONS and f'{section}.{name}' not in _FREE
         ]
+
+    def model_differences(self, other: 'Config') -> list[str]:
+        """The fields for which weights of `other` do not fit, as 'field: mine, theirs'."""
+        return [
+            line
+            for section, name, line in self._different_fields(other)
+            if section == 'model' and name not in _FREE_OF_WEIGHTS
+        ]
+
+    def _different_fields(self, other: 'Config') -> Iterator[tuple[str, str, str]]:
+        """Section, name and 'field: mine, theirs' of each field that is not the same."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        for section in mine:
+            for name, value in mine[section].items():
+                if value != theirs[section][name]:
+                    there = theirs[section][name]
+                    yield section, name, f'{section}.{name}: {value!r} against {there!r}'
 
 
 def check_key(key: str) -> None:

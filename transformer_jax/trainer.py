@@ -40,8 +40,8 @@ from transformer_jax.stopping import Stopped, StopSignals
 from transformer_jax.training.checkpoints import Checkpoints, checksums
 from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
 from transformer_jax.training.optimizer import noam_schedule
-from transformer_jax.training.state import Window
-from transformer_jax.translator import Translator
+from transformer_jax.training.state import TrainState, Window, with_weights
+from transformer_jax.translator import Translator, load_trained
 from transformer_jax.workdir import Workdir
 
 _logger = logging.getLogger('transformer_jax')
@@ -80,7 +80,9 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 return results
         keep_compiled_programs(cache_folder(config.data.cache_dir))
         going_on = saved is not None and folder.vocabulary.exists()
-        vocabulary = Vocabulary.load(folder.vocabulary) if going_on else None
+        vocabulary = (
+            Vocabulary.load(folder.vocabulary) if going_on else _inherited_vocabulary(config)
+        )
         data = _prepare_in_turn(config, vocabulary)
         if saved is not None and saved[1] != data.fingerprint:
             raise UserError(
@@ -101,7 +103,8 @@ def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
     if average is not None:
         raise UserError(
             f'workdir={str(folder.path)!r} holds averaged weights, which cannot be trained: '
-            f'go on in {average["workdir"]!r}, or choose another --workdir.'
+            f'go on in {average["workdir"]!r}, or choose another --workdir, which may begin from '
+            'these weights (train.init_from).'
         )
     saved = folder.read_config()
     differences = [] if saved is None else config.differences(saved[0])
@@ -112,6 +115,27 @@ def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
             'choose another --workdir, or restore these fields.'
         )
     return saved
+
+
+def _inherited_vocabulary(config: Config) -> Vocabulary | None:
+    """The vocabulary of the run to begin from, if any; a UserError if its weights do not fit."""
+    origin = config.train.init_from
+    if not origin:
+        return None
+    folder = Workdir(origin)
+    saved = folder.read_config()
+    if saved is None:
+        raise UserError(
+            f'train.init_from={origin!r} holds no trained model: name the folder of a trained run.'
+        )
+    differences = config.model_differences(saved[0])
+    if differences:
+        raise UserError(
+            f'train.init_from={origin!r} holds the weights of another model '
+            f'(now against there: {"; ".join(differences)}): '
+            'give these fields the values they have there, or begin from another folder.'
+        )
+    return Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
 
 
 def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:
@@ -151,7 +175,7 @@ class _Run:
             every=config.train.checkpoint_every,
         )
         restored = self.checkpoints.restore_latest(state)
-        self.state = state if restored is None else restored
+        self.state = self._beginning(state) if restored is None else restored
         self.start = int(self.state.step)
         self.metrics = MetricsWriter(
             folder.metrics,
@@ -185,6 +209,15 @@ class _Run:
         finally:
             self.checkpoints.close()
             self.metrics.close()
+
+    def _beginning(self, state: TrainState) -> TrainState:
+        """The state before step 1, with the weights of another run where there is one."""
+        origin = self.config.train.init_from
+        if not origin:
+            return state
+        _, _, weights, steps = load_trained(origin, field='train.init_from')
+        _logger.info('Beginning from %s: the mean of its checkpoints %s.', origin, steps)
+        return with_weights(state, weights)
 
     def _announce(self) -> None:
         data, config = self.data, self.config

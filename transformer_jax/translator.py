@@ -38,6 +38,64 @@ class Translation:
     tokens: tuple[str, ...]
 
 
+def load_trained(
+    workdir: str | os.PathLike[str],
+    *,
+    checkpoints: int | None = None,
+    average: str | None = None,
+    steps: Sequence[int] | None = None,
+    field: str = 'workdir',
+) -> tuple[Config, Vocabulary, Any, list[int]]:
+    """Reads a trained model from its work directory.
+
+    Args:
+      workdir: the folder.
+      checkpoints: how many to average; None takes decode.average_checkpoints of its config.
+      average: which, the 'latest' or the 'best'; None takes decode.average of its config.
+      steps: average the checkpoints of these steps instead.
+      field: what errors call the folder.
+
+    Returns:
+      Config, vocabulary, parameters as NumPy arrays, and the steps they are the mean of.
+
+    Raises:
+      UserError: if nothing has been trained there.
+    """
+    from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
+
+    folder = Workdir(workdir)
+    saved = folder.read_config()
+    if saved is None or not folder.checkpoints.is_dir():
+        raise UserError(
+            f'{field}={str(workdir)!r} holds no trained model: '
+            'train one there first (python -m transformer_jax.main), or name another folder.'
+        )
+    config, _ = saved
+    if checkpoints is not None and checkpoints < 1:
+        raise UserError(f'checkpoints={checkpoints} must be 1 or more.')
+    manager = Checkpoints(folder.checkpoints, read_only=True)
+    try:
+        there = manager.steps()
+        if steps is not None and not set(steps) <= set(there):
+            raise UserError(
+                f'steps={",".join(map(str, steps))} are not all saved in {str(workdir)!r}: '
+                f'choose among {", ".join(map(str, there))}.'
+            )
+        params, used = manager.average(
+            manager.ranked(average or config.decode.average) if steps is None else steps,
+            (checkpoints or config.decode.average_checkpoints) if steps is None else None,
+        )
+    except FileNotFoundError as error:
+        raise UserError(
+            f'{field}={str(workdir)!r} holds no readable checkpoint yet: '
+            'let its training reach train.checkpoint_every steps, or resume it.'
+        ) from error
+    finally:
+        manager.close()
+    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    return config, vocabulary, params, used
+
+
 class Translator:
     """Translates raw text with one model.
 
@@ -90,39 +148,7 @@ class Translator:
         Raises:
           UserError: if nothing has been trained there.
         """
-        from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
-
-        folder = Workdir(workdir)
-        saved = folder.read_config()
-        if saved is None or not folder.checkpoints.is_dir():
-            raise UserError(
-                f'workdir={str(workdir)!r} holds no trained model: '
-                'train one there first (python -m transformer_jax.main), or name another folder.'
-            )
-        config, _ = saved
-        if checkpoints is not None and checkpoints < 1:
-            raise UserError(f'checkpoints={checkpoints} must be 1 or more.')
-        manager = Checkpoints(folder.checkpoints, read_only=True)
-        try:
-            there = manager.steps()
-            if steps is not None and not set(steps) <= set(there):
-                raise UserError(
-                    f'steps={",".join(map(str, steps))} are not all saved in {str(workdir)!r}: '
-                    f'choose among {", ".join(map(str, there))}.'
-                )
-            params, used = manager.average(
-                manager.ranked(average or config.decode.average) if steps is None else steps,
-                (checkpoints or config.decode.average_checkpoints) if steps is None else None,
-            )
-        except FileNotFoundError as error:
-            raise UserError(
-                f'workdir={str(workdir)!r} holds no readable checkpoint yet: '
-                'let its training reach train.checkpoint_every steps, or resume it.'
-            ) from error
-        finally:
-            manager.close()
-        vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-        return cls(config, vocabulary, params, used)
+        return cls(*load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps))
 
     def __call__(self, text: str | Sequence[str], **options: Any) -> Any:
         """Translates a text to a text, or a list of texts to a list of texts.

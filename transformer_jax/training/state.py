@@ -55,6 +55,20 @@ class TrainState:
         return self.params if self.ema is None else self.ema
 
 
+def with_weights(state: TrainState, weights: Any) -> TrainState:
+    """A fresh state with the weights of another run in place of its random ones.
+
+    Args:
+      state: from `init_state`, laid on the devices.
+      weights: parameters of the same shapes, nested dicts of NumPy arrays.
+    """
+    shardings = jax.tree.map(lambda x: x.sharding, state.params)
+    # Copies, for the next step writes over its arrays, and over each of them once only.
+    copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=shardings)
+    placed = jax.device_put(weights, shardings)
+    return state.replace(params=copy(placed), ema=None if state.ema is None else copy(placed))
+
+
 def init_state(
     model: Transformer,
     optimizer: optax.GradientTransformation,
