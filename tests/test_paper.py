@@ -5,7 +5,8 @@ import pytest
 from transformer_jax import paper
 from transformer_jax.command import load_config
 from transformer_jax.errors import UserError
-from transformer_jax.paper import ROWS, VOCAB_SIZE, parameter_count, row_config
+from transformer_jax.model import parameter_count
+from transformer_jax.paper import ROWS, VOCAB_SIZE, row_config
 
 COUNTS = {
     'base': 63_045_632,

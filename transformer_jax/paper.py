@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformer_jax import command
-from transformer_jax.config import Config, ModelConfig
+from transformer_jax.config import Config
 from transformer_jax.flops import training_flops
 
 VOCAB_SIZE = 37_000  # section 5.1
@@ -105,20 +105,10 @@ def row_config(name: str, base: Config | None = None) -> Config:
     return Config.from_mapping({s: sections[s] | dict(changes.get(s, {})) for s in sections})
 
 
-def parameter_count(config: ModelConfig, vocab_size: int) -> int:
-    """Parameters of a model, counted on the model itself."""
-    import jax
-    import jax.numpy as jnp
-
-    from transformer_jax.model import Transformer
-
-    tokens = jnp.zeros((1, 1), jnp.int32)
-    shapes = jax.eval_shape(Transformer(config, vocab_size).init, jax.random.key(0), tokens, tokens)
-    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
-
-
 def table() -> str:
     """Table 3, a line each."""
+    from transformer_jax.model import parameter_count  # flax: seconds to import
+
     lines = [
         f'{"row":16}{"layers":>7}{"d_model":>8}{"d_ff":>6}{"heads":>6}{"d_k":>5}{"d_v":>5}'
         f'{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}{"paper":>7}{"off":>7}'

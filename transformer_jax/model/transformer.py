@@ -347,3 +347,10 @@ class Transformer(nn.Module):
         """[B, ...] to [G, R, ...], R rows for each group."""
         x_GR = x_B.reshape(self.layout.row_groups, -1, *x_B.shape[1:])
         return self.layout(x_GR, 'GR' + '-' * (x_B.ndim - 1))
+
+
+def parameter_count(config: ModelConfig, vocab_size: int) -> int:
+    """Parameters of a model, counted on the model itself without making them."""
+    tokens = jnp.zeros((1, 1), jnp.int32)
+    shapes = jax.eval_shape(Transformer(config, vocab_size).init, jax.random.key(0), tokens, tokens)
+    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
