@@ -152,6 +152,9 @@ def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another(uninterrupt
     (_, there, weights, _), (_, here, trained, _) = map(load_trained, (uninterrupted, tmp_path))
     assert here.digest == there.digest
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), trained, weights)
+    before, *_, after = (r for r in read_metrics(tmp_path / 'metrics.jsonl') if r['kind'] == 'dev')
+    assert (before['step'], before['bleu']) == (0, after['bleu'])
+    assert before['loss'] == pytest.approx(after['loss'], rel=1e-5)
 
 
 def test_a_run_begun_from_another_resumes_to_the_byte_without_it(

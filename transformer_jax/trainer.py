@@ -273,8 +273,10 @@ class _Run:
           UserError: if a step was not finite and train.on_nonfinite is 'stop'.
         """
         config = self.config.train
-        clock = _Clock()
         self.compilations.lap()
+        if self.start == 0 and config.init_from:
+            self._evaluate(0)  # whether the steps bring anything is seen against this
+        clock = _Clock()
         with (
             self.stop.deferred(),
             progress_bar('Training', total=config.steps, initial=self.start, unit=' steps') as bar,
