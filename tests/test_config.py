@@ -171,7 +171,7 @@ POSITIVE = {
 NOT_NEGATIVE = {
     ModelConfig: ('d_k', 'd_v'),
     DataConfig: ('seed',),
-    OptimizerConfig: ('r_drop',),
+    OptimizerConfig: ('r_drop', 'weight_decay'),
     TrainConfig: ('seed', 'patience'),
     DecodeConfig: ('length_penalty', 'max_extra_length', 'max_source_length'),
 }

@@ -61,7 +61,7 @@ def test_all_regularisation_resumes_to_the_byte_as_well(tmp_path, monkeypatch):
     config = tiny(
         model={'attention_dropout_rate': 0.1, 'activation_dropout_rate': 0.1},
         data={'subword_sampling': 0.1},
-        optimizer={'r_drop': 5.0, 'ema_decay': 0.9},
+        optimizer={'r_drop': 5.0, 'ema_decay': 0.9, 'weight_decay': 0.1},
     )
     train(config, tmp_path / 'whole')
     stop_at(monkeypatch, 9)

@@ -257,6 +257,8 @@ class OptimizerConfig:
       learning_rate_scale: factor on the paper's schedule; its peak is
         learning_rate_scale / sqrt(d_model * warmup_steps).
       beta1, beta2, epsilon: Adam's.
+      weight_decay: times the learning rate, the share of each matrix that a step takes away (AdamW,
+        Loshchilov and Hutter, 2019); not of biases and norms.
       label_smoothing: probability mass spread evenly over the vocabulary.
       r_drop: R-Drop (Liang et al., 2021): alpha, the weight of the divergence between two passes
         with different dropout, which doubles the work; 0 is off, 5 that paper's for translation.
@@ -269,6 +271,7 @@ class OptimizerConfig:
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
+    weight_decay: float = 0.0
     label_smoothing: float = 0.1
     r_drop: float = 0.0
     ema_decay: float = 0.0
@@ -277,7 +280,7 @@ class OptimizerConfig:
         _check_types('optimizer', self)
         _check_positive('optimizer', self, 'warmup_steps', 'learning_rate_scale', 'epsilon')
         _check_rate('optimizer', self, 'beta1', 'beta2', 'label_smoothing', 'ema_decay')
-        _check_not_negative('optimizer', self, 'r_drop')
+        _check_not_negative('optimizer', self, 'r_drop', 'weight_decay')
 
 
 @dataclasses.dataclass(frozen=True)

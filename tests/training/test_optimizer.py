@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -26,3 +27,15 @@ def test_the_first_update_is_as_large_as_the_learning_rate():
     params = {'w': jnp.array([1.0, 1.0])}
     updates, _ = optimizer.update({'w': jnp.array([3.0, -0.2])}, optimizer.init(params), params)
     assert updates['w'].tolist() == pytest.approx([-0.5, 0.5], rel=1e-5)
+
+
+def test_weight_decay_shrinks_matrices_by_a_share_of_the_learning_rate():
+    config = OptimizerConfig(warmup_steps=1, weight_decay=0.1)
+    optimizer = make_optimizer(config, d_model=4)  # a learning rate of 0.5
+    names = ('kernel', 'embedding', 'query', 'bias', 'query_bias', 'scale')
+    params = {'layer': {name: jnp.full((2, 2), 3.0) for name in names}}
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    updates, _ = optimizer.update(zeros, optimizer.init(params), params)
+    taken = {name: float(x[0, 0]) for name, x in updates['layer'].items()}
+    shrunk = {name: x for name, x in taken.items() if x}
+    assert shrunk == pytest.approx({'kernel': -0.15, 'embedding': -0.15, 'query': -0.15})

@@ -1,5 +1,8 @@
 """Adam with the paper's learning-rate schedule, in optax (section 5.3)."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -27,6 +30,16 @@ def noam_schedule(d_model: int, warmup_steps: int, scale: float = 1.0) -> optax.
 
 
 def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
-    """Adam(0.9, 0.98, 1e-9) under the schedule, as the config has them."""
+    """Adam(0.9, 0.98, 1e-9) under the schedule, or AdamW, as the config has them."""
     schedule = noam_schedule(d_model, config.warmup_steps, config.learning_rate_scale)
-    return optax.adam(schedule, b1=config.beta1, b2=config.beta2, eps=config.epsilon)
+    adam = {'b1': config.beta1, 'b2': config.beta2, 'eps': config.epsilon}
+    if not config.weight_decay:
+        return optax.adam(schedule, **adam)
+    return optax.adamw(schedule, **adam, weight_decay=config.weight_decay, mask=_matrices)
+
+
+def _matrices(params: Any) -> Any:
+    """True for each parameter that decays."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: not path[-1].key.endswith(('bias', 'scale')), params
+    )
