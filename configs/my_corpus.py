@@ -57,6 +57,9 @@ def get_config():
     # The learning rate rises for warmup_steps, then falls with the square root of the step.
     config.optimizer.warmup_steps = 1000
     config.train.steps = 20_000
+    # To fine-tune a model that is trained already, name its folder (runs/general, say): its weights
+    # and its vocabulary are where this run begins, and the sizes above have to be its sizes.
+    config.train.init_from = ''
     # Every so many steps: save; and translate and score the dev set (a multiple of the former).
     config.train.checkpoint_every = 500
     config.train.eval_every = 1000
