@@ -136,6 +136,17 @@ def test_they_go_on_with_the_run_of_one_process_and_it_with_theirs(tmp_path, alo
     assert workdir.with_suffix('.out1').read_text().count('BLEU') == 0
 
 
+def test_they_begin_from_the_weights_of_another_run(tmp_path, alone):
+    config = tiny(train={'steps': 3, 'init_from': str(alone / 'six')})
+    train(config, tmp_path / 'one')
+    workdir = tmp_path / 'two'
+    with two_processes(workdir, config) as both:
+        assert wait(both, workdir) == [0, 0], errors(workdir)
+    found, expected = logged(workdir), logged(tmp_path / 'one')
+    for key in (('dev', 0), ('train', 3)):
+        assert found[key]['loss'] == pytest.approx(expected[key]['loss'], rel=TOLERANCE)
+
+
 LONG = {'steps': 100_000, 'eval_every': 99_999}
 
 
