@@ -13,12 +13,12 @@ dev BLEU by greedy search (sacreBLEU) after 500, 1000, 1500, ... steps:
   BPE-dropout 0.1                3.7  7.0 12.5 15.8 21.4 given up after 2,518 steps of 0.65 s
   BPE-dropout 0.1, R-Drop 5      2.7  3.4  8.4 11.8      given up after 2,471 steps of 1.3 s
 
-From the plain model after its 8,000 steps (train.init_from), where dev BLEU is 39.4:
+From the plain model after its 8,000 steps, where dev BLEU is 39.4:
 
-  BPE-dropout 0.1               37.3 37.3                given up after 1,052 steps of 0.7 s;
-                                                         peak 0.00175 at 500 steps
-  R-Drop 5                      37.7                     given up after 634 steps of 1.3 s;
-                                                         Adam and schedule went on
+  BPE-dropout 0.1               37.3 37.3                train.init_from, a peak of 0.00175 at 500
+                                                         steps; given up after 1,052 of 0.7 s
+  R-Drop 5                      37.7                     Adam and schedule went on (r_drop set in
+                                                         config.json); given up after 634 of 1.3 s
 """
 
 import runpy
