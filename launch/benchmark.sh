@@ -2,7 +2,8 @@
 # Measures what the paper's base and big models cost on all devices of this machine.
 #   bash launch/benchmark.sh [FOLDER [ARGUMENTS]]     e.g. figures --config.mesh.fsdp=2
 #   The figures go to standard output and, as JSON, into FOLDER (default: figures).
-#   EXTRAS=cuda or EXTRAS=tpu installs JAX for that device
+#   EXTRAS=cuda or EXTRAS=tpu installs JAX for that device; with cuda, training is measured once more
+#   with cuDNN's attention, and with Triton's matrix products, which may or may not be faster
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 . "$(dirname "$0")/environment.sh"
@@ -11,9 +12,26 @@ folder="${1:-figures}"
 shift || true
 environment "${EXTRAS:-}"
 mkdir -p "$folder"
-for config in base big; do
-    say "measuring configs/$config.py"
+
+measure() { # NAME of the figures, CONFIG, ARGUMENTS
+    local name="$1" config="$2"
+    shift 2
+    say "measuring configs/$config.py: $name"
     # Random sentences of the lengths of news: no corpus is needed.
     "$VENV_PYTHON" -m transformer_jax.benchmark --config="configs/$config.py" --synthetic=200000 \
-        --json="$folder/$config.json" "$@"
+        --json="$folder/$name.json" "$@"
+}
+
+for config in base big; do
+    measure "$config" "$config" "$@"
 done
+case "${EXTRAS:-}" in
+    *cuda*)
+        for config in base big; do
+            measure "$config-cudnn" "$config" --parts=train \
+                --config.model.attention_implementation=cudnn "$@"
+            XLA_FLAGS="$XLA_FLAGS --xla_gpu_triton_gemm_any=true" \
+                measure "$config-triton" "$config" --parts=train "$@"
+        done
+        ;;
+esac

@@ -5,7 +5,8 @@
 #   VENV         its folder (default: .venv-VERSION in the checkout, one for each Python version)
 #   READY_PYTHON an interpreter that has the package already: nothing is made or installed then
 #   environment EXTRAS    installs the package with these extras, e.g. "test"; again only if
-#                         pyproject.toml has changed since; sets VENV_PYTHON, the interpreter to use
+#                         pyproject.toml has changed since; sets VENV_PYTHON, the interpreter to use,
+#                         and with "cuda" among the extras XLA_FLAGS
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -13,6 +14,10 @@ say() { printf '== %s\n' "$*"; }
 
 environment() {
     local extras="$1" python="${PYTHON:-python3}" version stamp wanted
+    case ",$extras," in
+        # Work goes on while GPUs exchange gradients. Flags of your own come after it and win.
+        *,cuda,*) export XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=true ${XLA_FLAGS:-}" ;;
+    esac
     if [ -n "${READY_PYTHON:-}" ]; then
         VENV_PYTHON="$READY_PYTHON"
         return

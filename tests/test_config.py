@@ -255,6 +255,33 @@ def test_must_be_finite(section, name, value):
             {'d_model': 9, 'num_heads': 3},
             'model.d_model=9 must be even for sinusoidal positions.',
         ),
+        (
+            ModelConfig,
+            {'attention_implementation': 'flash'},
+            "model.attention_implementation='flash' must be one of xla, cudnn.",
+        ),
+        (
+            ModelConfig,
+            {'attention_implementation': 'cudnn', 'dtype': 'float32'},
+            "model.attention_implementation='cudnn' does not go with model.dtype='float32': choose "
+            "'auto' or 'bfloat16', or 'xla' here.",
+        ),
+        (
+            ModelConfig,
+            {'attention_implementation': 'cudnn', 'attention_dropout_rate': 0.1},
+            'does not go with model.attention_dropout_rate=0.1: choose 0',
+        ),
+        (
+            ModelConfig,
+            {'attention_implementation': 'cudnn', 'd_model': 36, 'num_heads': 3},
+            'does not go with model.d_k=12 and model.d_v=12: choose the same for both, a multiple',
+        ),
+        (
+            ModelConfig,
+            {'attention_implementation': 'cudnn', 'd_k': 16},
+            'does not go with model.d_k=16 and model.d_v=64',
+        ),
+        (ModelConfig, {'attention_implementation': 'cudnn', 'num_heads': 2}, 'at most 128'),
         (DataConfig, {'corpus': 'file'}, "(did you mean 'files'?)"),
         (
             DataConfig,

@@ -78,6 +78,8 @@ class ModelConfig:
       attention_gain: factor on the initial matrices of queries, keys and values; 1 is Glorot's
         initialisation of each, 0.707 that of the three as one matrix, as in fairseq and PyTorch,
         which learns to align sooner where the learning rate is high.
+      attention_implementation: 'xla', or 'cudnn', which on NVIDIA GPUs computes attention in one
+        kernel that keeps no weights, in bfloat16; elsewhere it is 'xla', too.
       output_bias: adds a bias to the logits; section 3.4 has none.
       norm_epsilon: added to the variance in layer norm.
       positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (all sines, then all cosines, as
@@ -102,6 +104,7 @@ class ModelConfig:
     activation: str = 'relu'
     attention_bias: bool = False
     attention_gain: float = 1.0
+    attention_implementation: str = 'xla'
     output_bias: bool = False
     norm_epsilon: float = 1e-6
     positions: str = 'sinusoidal'
@@ -122,6 +125,7 @@ class ModelConfig:
         _check_choice('model', self, 'positions', ('sinusoidal', 'sinusoidal_halves', 'learned'))
         _check_choice('model', self, 'norm', ('post', 'pre'))
         _check_choice('model', self, 'dtype', ('auto', 'float32', 'bfloat16'))
+        _check_choice('model', self, 'attention_implementation', ('xla', 'cudnn'))
         if self.d_model % self.num_heads and not (self.d_k and self.d_v):
             _fail(
                 'model.d_model',
@@ -131,6 +135,30 @@ class ModelConfig:
             )
         if self.positions != 'learned' and self.d_model % 2:
             _fail('model.d_model', self.d_model, 'must be even for sinusoidal positions.')
+        if self.attention_implementation == 'cudnn':
+            self._check_cudnn()
+
+    def _check_cudnn(self) -> None:
+        sizes = f'model.d_k={self.key_size} and model.d_v={self.value_size}'
+        for wrong, what, remedy in (
+            (self.dtype == 'float32', "model.dtype='float32'", "'auto' or 'bfloat16'"),
+            (
+                self.attention_dropout_rate > 0,
+                f'model.attention_dropout_rate={self.attention_dropout_rate}',
+                '0 there',
+            ),
+            (
+                self.key_size != self.value_size or self.key_size % 8 or self.key_size > 128,
+                sizes,
+                'the same for both, a multiple of 8 and at most 128',
+            ),
+        ):
+            if wrong:
+                _fail(
+                    'model.attention_implementation',
+                    self.attention_implementation,
+                    f"does not go with {what}: choose {remedy}, or 'xla' here.",
+                )
 
     @property
     def key_size(self) -> int:
@@ -432,6 +460,7 @@ _FREE_OF_WEIGHTS = (
     'attention_dropout_rate',
     'activation_dropout_rate',
     'attention_gain',  # of random weights
+    'attention_implementation',
     'dtype',
     'remat',
 )

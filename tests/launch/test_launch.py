@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / 'launch'
+HIDE_LATENCY = '--xla_gpu_enable_latency_hiding_scheduler=true'
 SCRIPTS = [*sorted(LAUNCH.glob('*.sh')), LAUNCH / 'slurm.sbatch', ROOT / '.ci' / 'run']
 
 
@@ -111,6 +112,41 @@ def test_the_benchmark_measures_both_models_of_the_paper(tmp_path):
         )
         for name in ('base', 'big')
     ]
+
+
+def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path):
+    body = 'print("ran", *sys.argv[4:], os.environ.get("XLA_FLAGS"))'
+    done = run(
+        tmp_path, body, LAUNCH / 'benchmark.sh', tmp_path, EXTRAS='cuda', XLA_FLAGS='--mine=1'
+    )
+    assert done.returncode == 0, done.stderr
+    flags = f'{HIDE_LATENCY} --mine=1'
+    cudnn = '--parts=train --config.model.attention_implementation=cudnn'
+    assert [line for line in done.stdout.splitlines() if line.startswith('ran')] == [
+        f'ran --synthetic=200000 --json={tmp_path}/{line}'
+        for line in (
+            f'base.json {flags}',
+            f'big.json {flags}',
+            f'base-cudnn.json {cudnn} {flags}',
+            f'base-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
+            f'big-cudnn.json {cudnn} {flags}',
+            f'big-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
+        )
+    ]
+
+
+@pytest.mark.parametrize('name', ['environment.sh', 'slurm.sbatch', 'Dockerfile'])
+def test_every_way_to_gpus_sets_the_same_flag(name):
+    assert (LAUNCH / name).read_text().count(HIDE_LATENCY) == 1
+
+
+def test_xla_knows_the_flags():
+    flags = f'{HIDE_LATENCY} --xla_gpu_triton_gemm_any=true'
+    environment = os.environ | {'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
+    done = subprocess.run(
+        [sys.executable, '-c', 'import jax; jax.devices()'], env=environment, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_local_processes_know_each_other(tmp_path):

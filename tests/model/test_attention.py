@@ -235,6 +235,21 @@ def test_cache_and_position_belong_together(given):
         )
 
 
+def test_causal_is_the_causal_mask_and_goes_with_padding():
+    x, mask = normal(0, 2, 3, 8), padding_mask(jnp.array([[1, 1, 1], [1, 0, 0]]))
+    module = MultiHeadAttention(num_heads=2)
+    variables = parameters(module, x)
+    output, _ = module.apply(variables, x, mask=mask, causal=True)
+    expected, _ = module.apply(variables, x, mask=mask & causal_mask(3))
+    np.testing.assert_array_equal(output, expected)
+
+
+def test_causal_is_not_for_a_memory():
+    x = jnp.zeros((1, 1, 4))
+    with pytest.raises(ValueError, match='causal is for self-attention without a cache'):
+        MultiHeadAttention(1).init(jax.random.key(0), x, x, causal=True)
+
+
 def test_weights_are_kept_only_for_those_who_ask():
     x = normal(0, 2, 3, 8)
     module = MultiHeadAttention(num_heads=4)

@@ -80,6 +80,49 @@ def dot_product_attention(
     return output_BTNH, weights_BNTS
 
 
+def cudnn_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    causal: bool = False,
+) -> jax.Array:
+    """`dot_product_attention` in one kernel of cuDNN, whose weights never reach the memory.
+
+    Args:
+      query: [B, T, N, H] bfloat16, H a multiple of 8 and at most 128.
+      key: [B, S, N, H] bfloat16.
+      value: [B, S, N, H] bfloat16.
+      mask: [B, 1, 1, S] bool, as `padding_mask` makes it of sentences padded at their ends; None to
+        look at all. A sentence of no tokens looks at its first place.
+      causal: a query sees no key after its own place; T = S.
+
+    Returns:
+      The attended values [B, T, N, H].
+    """
+    length = query.shape[1]
+    if mask is None:
+        lengths_B = jnp.full(key.shape[:1], key.shape[1], jnp.int32)
+    else:
+        # Lengths, since a mask would be read as a bias of [B, N, T, S], all that is to be spared.
+        lengths_B = jnp.maximum(mask[:, 0, 0].sum(-1, dtype=jnp.int32), 1)
+
+    def even(x_BTNH: jax.Array) -> jax.Array:
+        """One place more where the length is odd: there is no kernel for gradients of these."""
+        return jnp.pad(x_BTNH, ((0, 0), (0, x_BTNH.shape[1] % 2), (0, 0), (0, 0)))
+
+    output_BTNH = jax.nn.dot_product_attention(
+        even(query),
+        even(key),
+        even(value),
+        is_causal=causal,
+        key_value_seq_lengths=lengths_B,
+        implementation='cudnn',
+    )
+    return output_BTNH[:, :length]
+
+
 class KVCache(NamedTuple):
     """Keys and values of positions already seen, of one attention module.
 
@@ -105,6 +148,8 @@ class MultiHeadAttention(nn.Module):
       use_bias: adds a bias to each projection; the paper has none.
       dropout_rate: of the attention weights; the paper has none.
       gain: factor on the initial matrices of queries, keys and values.
+      implementation: 'xla', or 'cudnn' for `cudnn_attention` of whole sentences: not with a cache,
+        nor where the weights are asked for. It takes dtype bfloat16 and no dropout.
       layout: where weights and heads lie on the devices.
 
     The attention weights [B, N, T, S] are sown as 'attention_weights' in the collection
@@ -118,6 +163,7 @@ class MultiHeadAttention(nn.Module):
     use_bias: bool = False
     dropout_rate: float = 0.0
     gain: float = 1.0
+    implementation: str = 'xla'
     layout: Layout = Layout()
 
     @nn.compact
@@ -127,6 +173,7 @@ class MultiHeadAttention(nn.Module):
         memory: jax.Array | KVCache | None = None,
         mask: jax.Array | None = None,
         *,
+        causal: bool = False,
         deterministic: bool = True,
         cache: KVCache | None = None,
         position: jax.Array | None = None,
@@ -137,7 +184,10 @@ class MultiHeadAttention(nn.Module):
           x: [B, T, D] what asks.
           memory: [B, S, D] what is looked at, or the `KVCache` an earlier call made of it; None
             for self-attention.
-          mask: bool, broadcastable to [B, N, T, S], True where a query may look.
+          mask: bool, broadcastable to [B, N, T, S], True where a query may look; for 'cudnn' as
+            `padding_mask` makes it.
+          causal: a query sees no key after its own place, whatever `mask` says; for self-attention
+            without a cache.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
           cache: for self-attention bit by bit: keys and values so far, which `x` joins. Its S
             places need not be filled: `mask` says what may be looked at.
@@ -149,9 +199,14 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
           ValueError: if D is not divisible by num_heads and no sizes are given, if `cache` comes
-            without `position` or `mask`, or with a memory.
+            without `position` or `mask`, or with a memory, or `causal` with either, or
+            'cudnn' with dropout.
         """
         model_size = x.shape[-1]
+        if self.implementation == 'cudnn' and self.dropout_rate:
+            raise ValueError(
+                f'dropout_rate={self.dropout_rate} does not go with cudnn: set it to 0.'
+            )
         if not (self.key_size and self.value_size) and model_size % self.num_heads:
             raise ValueError(
                 f'the width {model_size} is not divisible by num_heads={self.num_heads}: '
@@ -161,6 +216,8 @@ class MultiHeadAttention(nn.Module):
             raise ValueError('cache and position belong together: give both or neither.')
         if cache is not None and (memory is not None or mask is None):
             raise ValueError('with a cache there is a mask, and no memory.')
+        if causal and (cache is not None or memory is not None):
+            raise ValueError('causal is for self-attention without a cache.')
         key_size = self.key_size or model_size // self.num_heads
         value_size = self.value_size or model_size // self.num_heads
 
@@ -193,14 +250,18 @@ class MultiHeadAttention(nn.Module):
                 lax.dynamic_update_slice_in_dim(cache.value, seen.value, position, axis=2),
             )
 
-        output_BTNH, weights_BNTS = dot_product_attention(
-            query_BTNH,
-            seen.key.transpose(0, 3, 1, 2),
-            seen.value.swapaxes(1, 2),
-            mask,
-            functools.partial(Dropout(self.dropout_rate), deterministic=deterministic),
-        )
-        self.sow('intermediates', 'attention_weights', weights_BNTS)
+        qkv = query_BTNH, seen.key.transpose(0, 3, 1, 2), seen.value.swapaxes(1, 2)
+        whole_sentences = cache is None and not isinstance(memory, KVCache)
+        wants_weights = self.is_mutable_collection('intermediates')
+        if self.implementation == 'cudnn' and whole_sentences and not wants_weights:
+            output_BTNH = cudnn_attention(*qkv, mask, causal=causal)
+        else:
+            if causal:
+                upto = causal_mask(x.shape[1])
+                mask = upto if mask is None else mask & upto
+            dropout = functools.partial(Dropout(self.dropout_rate), deterministic=deterministic)
+            output_BTNH, weights_BNTS = dot_product_attention(*qkv, mask, dropout)
+            self.sow('intermediates', 'attention_weights', weights_BNTS)
         shape = (self.num_heads, value_size, model_size)
         init = _glorot(1.0, in_axis=(0, 1), out_axis=2)
         kernel_NHD = self.param('output', init, shape, jnp.float32)

@@ -1,6 +1,7 @@
 """Feed-forward, residual connection with its norm, and the two kinds of layer (section 3.1)."""
 
 import functools
+import logging
 from collections.abc import Callable
 
 import jax
@@ -11,6 +12,8 @@ from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.layout import Layout
+
+_logger = logging.getLogger('transformer_jax')
 
 _ACTIVATIONS = {
     'relu': nn.relu,
@@ -24,6 +27,22 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
     if config.dtype == 'auto':
         return jnp.float32 if jax.default_backend() == 'cpu' else jnp.bfloat16
     return jnp.dtype(config.dtype)
+
+
+def attention_implementation(config: ModelConfig) -> str:
+    """Whose attention is used here: `config.attention_implementation` where there is a GPU."""
+    if config.attention_implementation == 'cudnn' and jax.default_backend() != 'gpu':
+        _say_no_cudnn()
+        return 'xla'
+    return config.attention_implementation
+
+
+@functools.cache  # once
+def _say_no_cudnn() -> None:
+    _logger.warning(
+        "model.attention_implementation='cudnn' is for NVIDIA GPUs, and there is none: "
+        "attention is 'xla' here."
+    )
 
 
 def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
@@ -41,6 +60,7 @@ def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttent
         config.attention_bias,
         config.attention_dropout_rate,
         config.attention_gain,
+        attention_implementation(config),
         layout,
         name=name,
     )
@@ -184,7 +204,8 @@ class DecoderLayer(nn.Module):
         Args:
           x: [B, T, D].
           memory: [B, S, D], the encoder's output, or the `KVCache` of it from an earlier call.
-          self_mask: bool, broadcastable to [B, N, T, T].
+          self_mask: bool, broadcastable to [B, N, T, S of `cache`]; None, without a cache, lets a
+            position see itself and what is before it.
           memory_mask: bool, broadcastable to [B, N, T, S].
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
           cache: keys and values of self-attention so far (see MultiHeadAttention).
@@ -201,7 +222,12 @@ class DecoderLayer(nn.Module):
 
         def attend_self(y: jax.Array) -> jax.Array:
             y, seen['self'] = self_attention(
-                y, mask=self_mask, deterministic=deterministic, cache=cache, position=position
+                y,
+                mask=self_mask,
+                causal=self_mask is None,
+                deterministic=deterministic,
+                cache=cache,
+                position=position,
             )
             return y
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
-from transformer_jax.model.attention import KVCache, causal_mask, padding_mask
+from transformer_jax.model.attention import KVCache, padding_mask
 from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
@@ -181,7 +181,7 @@ class Decoder(nn.Module):
         """
         count = x.shape[1]
         if cache is None:
-            positions, self_mask, place = jnp.arange(count), causal_mask(count), None
+            positions, self_mask, place = jnp.arange(count), None, None
         else:
             positions, place = position[None], position * count
             seen_BKTK = cache.ancestors[..., None] == jnp.arange(count)[None, None, None]

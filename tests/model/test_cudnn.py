@@ -1,0 +1,134 @@
+"""cuDNN's attention: what is asked of it, with XLA's in its place, and itself where there is a GPU.
+
+JAX_PLATFORMS=cuda python -m pytest tests/model/test_cudnn.py
+"""
+
+import functools
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.model import (
+    ModelConfig,
+    MultiHeadAttention,
+    Transformer,
+    causal_mask,
+    dot_product_attention,
+    layers,
+    padding_mask,
+)
+from transformer_jax.model.attention import cudnn_attention
+
+on_gpu = jax.default_backend() == 'gpu'
+# The last of the sentences is one that fills a batch up: it has no tokens.
+TOKENS = jnp.array([[5, 7, 3, 9, 2], [4, 8, 1, 0, 0], [0, 0, 0, 0, 0]])
+DTYPE = jnp.bfloat16 if on_gpu else jnp.float32
+TOLERANCE = 2e-2 if on_gpu else 1e-5
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch):
+    """XLA's attention for cuDNN's where there is none; what cuDNN would refuse fails."""
+    if on_gpu:
+        return
+    theirs = jax.nn.dot_product_attention
+
+    def attend(query, key, value, mask=None, *, implementation, **arguments):
+        assert implementation == 'cudnn'
+        assert mask is None  # [B, 1, 1, S] is refused
+        assert query.shape[1] % 2 == key.shape[1] % 2 == 0  # odd ones are, for gradients
+        return theirs(query, key, value, implementation='xla', **arguments)
+
+    monkeypatch.setattr(jax.nn, 'dot_product_attention', attend)
+
+
+def normal(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), DTYPE)
+
+
+def close(actual, expected):
+    actual, expected = (np.asarray(x, np.float32) for x in (actual, expected))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+@pytest.mark.parametrize('causal', [False, True])
+@pytest.mark.parametrize('padded', [False, True])
+def test_values_and_gradients_are_those_of_equation_1(causal, padded):
+    query, key, value, weight = (normal(seed, 3, 5, 2, 8) for seed in range(4))
+    mask = padding_mask(TOKENS) if padded else None
+    whole = jnp.ones((1, 1, 1, 5), bool) if mask is None else mask
+    # Of the sentence without tokens nothing is asked but that it be finite.
+    counted = jnp.any(whole, -1)[:, 0, 0, None, None, None]
+
+    def loss(attend, *qkv):
+        output = attend(*qkv)
+        return jnp.sum(jnp.where(counted, output * weight, 0).astype(jnp.float32)), output
+
+    def plainly(query, key, value):
+        seen = whole & causal_mask(5) if causal else whole
+        return dot_product_attention(query, key, value, seen)[0]
+
+    def gradients(attend):
+        return jax.jit(jax.grad(functools.partial(loss, attend), argnums=(0, 1, 2), has_aux=True))
+
+    fused = functools.partial(cudnn_attention, mask=mask, causal=causal)
+    mine, output = gradients(fused)(query, key, value)
+    expected, plain = gradients(plainly)(query, key, value)
+    assert np.all(np.isfinite(np.asarray(output, np.float32)))
+    close(jnp.where(counted, output, 0), jnp.where(counted, plain, 0))
+    for gradient, wanted in zip(mine, expected, strict=True):
+        close(gradient, wanted)
+
+
+def test_lengths_of_their_own_for_queries_and_keys():
+    query, key, value = normal(0, 3, 4, 2, 8), normal(1, 3, 5, 2, 8), normal(2, 3, 5, 2, 8)
+    mask = padding_mask(TOKENS)
+    output, (expected, _) = (
+        cudnn_attention(query, key, value, mask),
+        dot_product_attention(query, key, value, mask),
+    )
+    close(output[:2], expected[:2])
+
+
+def test_the_model_scores_the_same_with_it(monkeypatch):
+    config = ModelConfig(num_layers=2, d_model=16, d_ff=32, num_heads=2, dtype=DTYPE.dtype.name)
+    model, target = Transformer(config, 11), jnp.array([[0, 6, 2, 9], [0, 3, 3, 0], [0, 0, 0, 0]])
+    params = model.init(jax.random.key(0), TOKENS, target)
+    expected = jax.jit(model.apply)(params, TOKENS, target)
+    used = []
+    monkeypatch.setattr(
+        layers, 'attention_implementation', lambda config: used.append(1) or 'cudnn'
+    )
+    fused = jax.jit(lambda *arguments: model.apply(*arguments))(params, TOKENS, target)
+    assert used
+    close(fused[:2], expected[:2])
+
+
+def test_those_who_ask_for_the_weights_get_them():
+    x = normal(0, 2, 3, 16)
+    module = MultiHeadAttention(num_heads=2, implementation='cudnn', dtype=DTYPE)
+    variables = module.init(jax.random.key(0), x)
+    (_, _), kept = module.apply(variables, x, causal=True, mutable=['intermediates'])
+    (weights,) = kept['intermediates']['attention_weights']
+    np.testing.assert_array_equal(weights[:, :, 0, 1:], np.zeros((2, 2, 2)))
+
+
+def test_dropout_of_the_weights_is_refused():
+    module = MultiHeadAttention(num_heads=2, implementation='cudnn', dropout_rate=0.1)
+    with pytest.raises(ValueError, match=r'dropout_rate=0\.1 does not go with cudnn'):
+        module.init(jax.random.key(0), normal(0, 1, 3, 16))
+
+
+@pytest.mark.skipif(on_gpu, reason='there is a GPU')
+def test_without_a_gpu_it_is_xla_and_said_once(caplog):
+    config = ModelConfig(attention_implementation='cudnn')
+    layers._say_no_cudnn.cache_clear()
+    with caplog.at_level(logging.WARNING, 'transformer_jax'):
+        assert [layers.attention_implementation(config) for _ in range(2)] == ['xla', 'xla']
+    assert [record.getMessage() for record in caplog.records] == [
+        "model.attention_implementation='cudnn' is for NVIDIA GPUs, and there is none: "
+        "attention is 'xla' here."
+    ]
