@@ -72,6 +72,18 @@ def test_a_given_vocabulary_file_is_used(folder, tmp_path):
     assert prepare(config(folder, vocabulary=str(tmp_path / 'given.model'))).vocabulary.size == 280
 
 
+def test_a_vocabulary_of_other_languages_is_noticed(folder, caplog):
+    own = prepare(config(folder)).vocabulary
+    assert 'pieces' not in caplog.text
+    caplog.clear()
+    (folder / 'train.fr').write_text(''.join(f'число {n}\n' for n in range(91)))
+    with caplog.at_level(logging.WARNING, 'transformer_jax'):
+        prepare(config(folder, target_language='ru'), own)
+    (record,) = caplog.records
+    # Of a line's tokens 10 are bytes; the space, one or two digits and the end mark are not.
+    assert "no pieces for many characters of 'ru': 7" in record.getMessage()
+
+
 def test_what_is_left_out_is_counted_and_named(folder, caplog):
     (folder / 'train.en').write_text('long ' * 50 + '\n' + (folder / 'train.en').read_text())
     (folder / 'train.fr').write_text('long ' * 50 + '\n' + (folder / 'train.fr').read_text())

@@ -123,6 +123,13 @@ def test_the_seed_determines_the_sampled_pieces(vocabulary):
     assert draw(1) == draw(1) != draw(2)
 
 
+def test_bytes_spell_what_has_no_pieces(vocabulary):
+    (known, spelled) = vocabulary.encode(['the cat', 'Ж'])
+    assert vocabulary.spelled(known) == 0
+    # The space before it and the end mark are pieces; its two bytes are not.
+    assert vocabulary.spelled(spelled) == 0.5
+
+
 def test_ids_to_texts_and_back(vocabulary):
     ids = vocabulary.encode(['the  cat sleeps ', 'où est le chat ?'])
     assert vocabulary.texts(ids) == ['the cat sleeps', 'où est le chat ?']

@@ -17,6 +17,8 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 
 _logger = logging.getLogger('transformer_jax')
+_MOST_SPELLED = 0.05  # of the tokens, before a vocabulary looks like that of other languages
+_SAMPLE = 1_000_000  # tokens of each side that are looked at
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +67,7 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
             f'data.corpus={config.corpus!r} has no training pair with text on both sides: '
             'check its files and columns.'
         )
+    _check_spelling(config, store, vocabulary)
     segmentation, lengths = None, (store.source.lengths, store.target.lengths)
     if config.subword_sampling:
         segmentation = SampledSegmentation(
@@ -94,6 +97,20 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
     fingerprint = content_digest([*digests, vocabulary.digest])
     return Data(vocabulary, store, plan, segmentation, dev, test, fingerprint)
+
+
+def _check_spelling(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
+    sides = (config.source_language, store.source), (config.target_language, store.target)
+    for language, (tokens, _) in sides:
+        share = vocabulary.spelled(tokens[:_SAMPLE])
+        if share > _MOST_SPELLED:
+            _logger.warning(
+                'The vocabulary has no pieces for many characters of %r: %.0f %% of its tokens are '
+                'single bytes, or unknown. Is it that of other languages (data.vocabulary, '
+                'train.init_from), or data.character_coverage low?',
+                language,
+                100 * share,
+            )
 
 
 def _planned_lengths(

@@ -172,6 +172,12 @@ class Vocabulary:
         """Ids to the pieces they stand for; reads up to the end mark and skips padding."""
         return [self._processor.id_to_piece(i - self._shift) for i in self._content(ids)]
 
+    def spelled(self, tokens: np.ndarray) -> float:
+        """Share of ids [n] that are single bytes, or unknown: text in characters without pieces."""
+        numbers = range(self._processor.get_piece_size())
+        spells = [self._processor.is_byte(i) or self._processor.is_unknown(i) for i in numbers]
+        return float(np.mean(np.asarray([False] * self._shift + spells)[tokens]))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the SentencePiece model file, whole or not at all."""
         partial = Path(f'{os.fspath(path)}.partial-{os.getpid()}')
