@@ -48,6 +48,17 @@ def test_every_shape_is_compiled_and_its_cost_known(programs):
     assert large.bytes > 3 * 4 * 11_776  # parameters and both moments, at the least
 
 
+def test_xla_knows_what_it_is_asked_for_on_gpus():
+    (options,) = preflight._COMPILER_OPTIONS.values()
+    jax.jit(lambda x: x + 1).lower(1.0).compile(options)
+
+
+def test_the_options_of_the_backend_reach_xla(mesh, monkeypatch):
+    monkeypatch.setattr(preflight, '_COMPILER_OPTIONS', {'cpu': {'xla_no_such_option': 1}})
+    with pytest.raises(jax.errors.JaxRuntimeError, match='xla_no_such_option'):
+        compile_steps(CONFIG, 400, PLAN.buckets[:1], mesh)
+
+
 def test_no_step_is_begun_on_cpus_while_another_is_under_way(programs, mesh):
     bucket, program = list(programs.items())[1]
     tokens = {

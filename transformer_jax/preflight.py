@@ -34,6 +34,9 @@ from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import TrainState, init_state
 from transformer_jax.training.step import train_step
 
+# The threads of a GPU may add up in any order, unless forbidden; a resumed run is to end with the
+# same bytes.
+_COMPILER_OPTIONS = {'gpu': {'xla_gpu_exclude_nondeterministic_ops': True}}
 _GIB = 2**30
 
 
@@ -157,7 +160,7 @@ def compile_steps(
 
     def compiled(bucket: Bucket, program: jax.stages.Lowered) -> Program:
         try:
-            program = program.compile()
+            program = program.compile(_COMPILER_OPTIONS.get(jax.default_backend()))
         except jax.errors.JaxRuntimeError as error:
             if 'RESOURCE_EXHAUSTED' not in str(error):
                 raise

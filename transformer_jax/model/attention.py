@@ -10,6 +10,7 @@ from flax import linen as nn
 from jax import lax
 
 from transformer_jax.model.dropout import Dropout
+from transformer_jax.model.gradients import float32_einsum
 from transformer_jax.model.layout import Layout
 
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
@@ -64,9 +65,7 @@ def dot_product_attention(
       The attended values [B, T, N, Hv] and the attention weights [B, N, T, S] (float32), those
       before dropout.
     """
-    scores_BNTS = jnp.einsum('BTNH,BSNH->BNTS', query, key, preferred_element_type=jnp.float32) * (
-        query.shape[-1] ** -0.5
-    )
+    scores_BNTS = float32_einsum('BTNH,BSNH->BNTS', query, key) * query.shape[-1] ** -0.5
     if mask is None:
         weights_BNTS = jax.nn.softmax(scores_BNTS, axis=-1)
     else:

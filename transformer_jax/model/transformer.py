@@ -9,6 +9,7 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, padding_mask
 from transformer_jax.model.dropout import Dropout
+from transformer_jax.model.gradients import float32_einsum, take_rows
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
@@ -322,9 +323,7 @@ class Transformer(nn.Module):
         return logits_RV, cache._replace(self_attention=self_attention)
 
     def _embed(self, tokens_BT: jax.Array) -> jax.Array:
-        x_GRTD = jax.vmap(lambda embedding_VD, tokens_RT: embedding_VD[tokens_RT])(
-            self.embedding_GVD, self._in_groups(tokens_BT)
-        )
+        x_GRTD = jax.vmap(take_rows)(self.embedding_GVD, self._in_groups(tokens_BT))
         x_BTD = x_GRTD.reshape(*tokens_BT.shape, -1)
         return self.layout(x_BTD, 'BTD') * self.config.d_model**0.5
 
@@ -332,12 +331,7 @@ class Transformer(nn.Module):
         dtype = compute_dtype(self.config)
         # Positions in a row (P): with batch and time apart XLA multiplies matrices a third slower.
         x_GPD = self._in_groups(x_BTD.astype(dtype).reshape(-1, x_BTD.shape[-1]))
-        logits_GPV = jnp.einsum(
-            'GPD,GVD->GPV',
-            x_GPD,
-            self.embedding_GVD.astype(dtype),
-            preferred_element_type=jnp.float32,
-        )
+        logits_GPV = float32_einsum('GPD,GVD->GPV', x_GPD, self.embedding_GVD.astype(dtype))
         logits_BTV = logits_GPV.reshape(*x_BTD.shape[:2], -1)
         if self.config.output_bias:
             logits_BTV += self.output_bias_V[None, None]
