@@ -29,6 +29,17 @@ def test_a_line_cut_short_is_left_out(tmp_path):
     assert read_metrics(tmp_path / 'metrics.jsonl') == [record(5)]
 
 
+def test_a_damaged_file_is_kept_beside_the_lines_that_are_left(tmp_path, caplog):
+    path = tmp_path / 'metrics.jsonl'
+    damaged = b'x{}\n17\n\xff\xfe\n' + json.dumps(record(5)).encode() + b'\n{"step": 6}\n'
+    path.write_bytes(damaged)
+    writer = MetricsWriter(path, tmp_path / 'tb', step=10)
+    writer.close()
+    assert writer.records == read_metrics(path) == [record(5)]
+    assert (tmp_path / 'metrics.jsonl.damaged').read_bytes() == damaged
+    assert '4 lines of' in caplog.text
+
+
 def test_tensorboard_has_the_same_numbers(tmp_path):
     tf = import_tensorflow()
     writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)

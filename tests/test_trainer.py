@@ -198,6 +198,30 @@ def test_a_damaged_checkpoint_is_put_aside_and_made_again(uninterrupted, tmp_pat
     assert (tmp_path / 'checkpoints.damaged' / '9').is_dir()
 
 
+def refused(workdir, sentence):
+    """That a run is, and leaves its folder as it is."""
+    before = {path: path.stat().st_mtime_ns for path in sorted(workdir.rglob('*'))}
+    with pytest.raises(UserError, match=sentence):
+        train(tiny(train={'steps': 20}), workdir)
+    (workdir / 'lock').touch()
+    after = {path: path.stat().st_mtime_ns for path in sorted(workdir.rglob('*'))}
+    assert [
+        p for p in before if before[p] != after.get(p) and p.is_file() and p.name != 'lock'
+    ] == []
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    shutil.rmtree(run / 'checkpoints')
+    refused(run, r'has metrics of 12 steps but no checkpoint any more: restore')
+
+
+def test_checkpoints_without_a_config_are_not_touched(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    (run / 'config.json').unlink()
+    refused(run, r'holds checkpoints but no config\.json')
+
+
 def test_another_config_is_refused_and_named(uninterrupted):
     before = (uninterrupted / 'config.json').read_text()
     with pytest.raises(UserError, match=r'model\.d_ff: 64 against 32'):

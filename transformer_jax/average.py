@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     output = Workdir(flags.output)
     if output.path.exists():
         raise UserError(f'--output={flags.output!r} exists already: name a folder to be made.')
-    output.check_writable()
+    output.check_writable('--output')
     steps = None if flags.steps is None else _steps(flags.steps)
     folder = Workdir(flags.workdir)
     translator = Translator.load(

@@ -3,6 +3,7 @@
 import functools
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,21 @@ class MetricsWriter:
           step: the last step that is kept.
           read_only: keeps records in memory alone, for processes other than the first.
         """
-        kept = [record for record in read_metrics(path) if record['step'] <= step]
-        self.records = kept
+        records, unreadable = _read(path)
+        kept = self.records = [record for record in records if record['step'] <= step]
         self._file = self._summary = None
         self._folder = tensorboard
         if read_only:
             return
+        if unreadable:
+            aside = path.with_name(f'{path.name}.damaged')
+            _logger.warning(
+                '%d lines of %s cannot be read and are left out; as it was, it is kept as %s.',
+                unreadable,
+                path,
+                aside.name,
+            )
+            shutil.copy(path, aside)
         text = ''.join(json.dumps(record) + '\n' for record in kept)
         partial = path.with_name(f'{path.name}.partial')
         partial.write_text(text, encoding='utf-8')
@@ -77,13 +87,23 @@ class MetricsWriter:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl; a line that a kill cut short is left out."""
+    """The records of metrics.jsonl; lines that are none are left out."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The records, and how many lines are none; the last one may have been cut short by a kill."""
     if not path.exists():
-        return []
-    records = []
-    for line in path.read_text(encoding='utf-8').split('\n'):
+        return [], 0
+    records, unreadable = [], 0
+    *lines, rest = path.read_bytes().split(b'\n')
+    for line in [*lines, rest]:
         try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue
-    return records
+            record = json.loads(line)
+            if not isinstance(record['step'], int) or not isinstance(record['kind'], str):
+                raise TypeError
+        except (ValueError, KeyError, TypeError):
+            unreadable += line is not rest
+        else:
+            records.append(record)
+    return records, unreadable

@@ -22,7 +22,7 @@ from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.device_feed import device_batches
 from transformer_jax.errors import UserError
-from transformer_jax.metrics import MetricsWriter
+from transformer_jax.metrics import MetricsWriter, read_metrics
 from transformer_jax.model import Transformer
 from transformer_jax.preflight import (
     Compilations,
@@ -81,7 +81,9 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
         keep_compiled_programs(cache_folder(config.data.cache_dir))
         going_on = saved is not None and folder.vocabulary.exists()
         vocabulary = (
-            Vocabulary.load(folder.vocabulary) if going_on else _inherited_vocabulary(config)
+            Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+            if going_on
+            else _inherited_vocabulary(config)
         )
         data = _prepare_in_turn(config, vocabulary)
         if saved is not None and saved[1] != data.fingerprint:
@@ -107,6 +109,11 @@ def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
             'these weights (train.init_from).'
         )
     saved = folder.read_config()
+    if saved is None and folder.has_checkpoints():
+        raise UserError(
+            f'workdir={str(folder.path)!r} holds checkpoints but no config.json, which says whose '
+            'they are: restore the file, or choose another --workdir.'
+        )
     differences = [] if saved is None else config.differences(saved[0])
     if differences:
         raise UserError(
@@ -124,7 +131,7 @@ def _inherited_vocabulary(config: Config) -> Vocabulary | None:
         return None
     folder = Workdir(origin)
     saved = folder.read_config()
-    if saved is None:
+    if saved is None or not folder.has_checkpoints():
         raise UserError(
             f'train.init_from={origin!r} holds no trained model: name the folder of a trained run.'
         )
@@ -175,6 +182,8 @@ class _Run:
             every=config.train.checkpoint_every,
         )
         restored = self.checkpoints.restore_latest(state)
+        if restored is None:
+            self._check_nothing_is_lost()
         self.state = self._beginning(state) if restored is None else restored
         self.start = int(self.state.step)
         self.metrics = MetricsWriter(
@@ -209,6 +218,16 @@ class _Run:
         finally:
             self.checkpoints.close()
             self.metrics.close()
+
+    def _check_nothing_is_lost(self) -> None:
+        """A UserError if the run had come so far that it had checkpoints, and there are none."""
+        last = max((r['step'] for r in read_metrics(self.folder.metrics)), default=0)
+        # One may have been in writing while the steps up to the next were taken.
+        if last > 2 * self.config.train.checkpoint_every:
+            raise UserError(
+                f'workdir={str(self.folder.path)!r} has metrics of {last} steps but no checkpoint '
+                'any more: restore its checkpoints, or choose another --workdir to begin anew.'
+            )
 
     def _beginning(self, state: TrainState) -> TrainState:
         """The state before step 1, with the weights of another run where there is one."""

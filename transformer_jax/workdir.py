@@ -34,6 +34,8 @@ _CANNOT_WRITE = (
     errno.ESTALE,
 )
 
+_RESULTS = {'finished', 'step', 'averaged_checkpoints', 'test', 'best_dev', 'examples'}
+
 
 class Workdir:
     """Names and reads the parts of a work directory.
@@ -65,31 +67,49 @@ class Workdir:
         """Folder of TensorBoard's event files."""
         return self.path / 'tensorboard'
 
-    def check_writable(self) -> None:
-        """Raises a UserError unless this folder exists, or can be made, and written to."""
+    def has_checkpoints(self) -> bool:
+        """Whether there is a checkpoint, readable or not."""
+        return self.checkpoints.is_dir() and any(
+            path.name.isdigit() for path in self.checkpoints.iterdir()
+        )
+
+    def check_writable(self, flag: str = '--workdir') -> None:
+        """Raises a UserError unless this folder exists, or can be made, and written to.
+
+        Args:
+          flag: what the message calls the folder.
+        """
         nearest = self.path
         while not nearest.exists() and nearest != nearest.parent:
             nearest = nearest.parent
         if not nearest.is_dir():
             raise UserError(
-                f'workdir={str(self.path)!r} cannot be a folder, since {nearest} is a file: '
-                'choose another --workdir.'
+                f'{flag}={str(self.path)!r} cannot be a folder, since {nearest} is a file: '
+                f'choose another {flag}.'
             )
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise UserError(
-                f'workdir={str(self.path)!r} is not writable: '
-                'choose another --workdir or change its permissions.'
-            )
+        for folder in (nearest, self.checkpoints):
+            if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+                raise UserError(
+                    f'{flag}={str(self.path)!r} is not writable ({folder}): '
+                    f'choose another {flag} or change its permissions.'
+                )
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """A context in which no other process trains here; it ends with the process, too.
 
         Raises:
-          UserError: if another one does.
+          UserError: if another one does, or the folder cannot be made or locked.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / 'lock').open('a+', encoding='utf-8') as file:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            opened = (self.path / 'lock').open('a+', encoding='utf-8')
+        except OSError as error:
+            raise UserError(
+                f'workdir={str(self.path)!r} cannot be locked ({error.filename}: '
+                f'{error.strerror}): choose another --workdir or change its permissions.'
+            ) from error
+        with opened as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -134,7 +154,7 @@ class Workdir:
             return Config.from_mapping(saved['config']), saved['data_fingerprint']
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f'workdir={str(self.path)!r} has a config.json that cannot be read ({error}): '
                 'restore the file or choose another --workdir.'
@@ -146,26 +166,38 @@ class Workdir:
         self._write_json('config.json', saved)
 
     def read_average(self) -> dict[str, Any] | None:
-        """What the weights here are the mean of; None where they are those of a training."""
-        return self._read_json('average.json')
+        """What the weights here are the mean of; None where they are those of a training.
+
+        Raises:
+          UserError: if average.json is there but cannot be read.
+        """
+        average = self._read_json('average.json', {'workdir', 'steps'})
+        if average is None and (self.path / 'average.json').exists():
+            raise UserError(
+                f'workdir={str(self.path)!r} has an average.json that cannot be read: '
+                'average anew (python -m transformer_jax.average), or choose another --workdir.'
+            )
+        return average
 
     def write_average(self, average: dict[str, Any]) -> None:
         """Writes average.json, whole or not at all."""
         self._write_json('average.json', average)
 
     def read_results(self) -> dict[str, Any] | None:
-        """What the finished run reached; None where it has not finished."""
-        return self._read_json('results.json')
+        """What the finished run reached; None where it has not finished, or that is damaged."""
+        return self._read_json('results.json', _RESULTS)
 
     def write_results(self, results: dict[str, Any]) -> None:
         """Writes results.json, whole or not at all."""
         self._write_json('results.json', results)
 
-    def _read_json(self, name: str) -> Any:
+    def _read_json(self, name: str, keys: set[str]) -> dict[str, Any] | None:
+        """An object with these keys; None where there is no such one."""
         try:
-            return json.loads((self.path / name).read_text(encoding='utf-8'))
+            found = json.loads((self.path / name).read_text(encoding='utf-8'))
         except (OSError, ValueError):
             return None
+        return found if isinstance(found, dict) and keys <= found.keys() else None
 
     def _write_json(self, name: str, value: Any) -> None:
         partial = self.path / f'{name}.partial'

@@ -1,4 +1,6 @@
+import errno
 import logging
+import os
 import shutil
 
 import jax
@@ -6,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer_jax.errors import UserError
 from transformer_jax.sharding import make_mesh, state_shardings
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.training.loss import LossSums
@@ -104,6 +107,47 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, dam
     manager.save(state(10))
     manager.close()
     assert Checkpoints(tmp_path / 'c').steps() == [5, 10]
+
+
+def test_one_put_aside_earlier_stays(tmp_path):
+    (tmp_path / 'c.damaged' / '10').mkdir(parents=True)
+    save(tmp_path / 'c', [5, 10])
+    shutil.rmtree(tmp_path / 'c' / '10' / 'params')
+    Checkpoints(tmp_path / 'c').restore_latest(state(0))
+    assert sorted(path.name for path in (tmp_path / 'c.damaged').iterdir()) == ['10', '10-1']
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        PermissionError(errno.EACCES, 'Permission denied', 'x'),
+        OSError(errno.ESTALE, os.strerror(errno.ESTALE), 'x'),
+        ValueError('PERMISSION_DENIED: Error opening file'),
+    ],
+)
+def test_one_out_of_reach_for_the_moment_is_no_damage(tmp_path, monkeypatch, error):
+    save(tmp_path / 'c', [5, 10])
+    manager = Checkpoints(tmp_path / 'c')
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(manager, '_restore', fail)
+    with pytest.raises(UserError, match=r'step 10 in .* cannot be read .*: restore access'):
+        manager.restore_latest(state(0))
+    assert manager.steps() == [5, 10]
+    assert not (tmp_path / 'c.damaged').exists()
+
+
+def test_where_all_are_damaged_none_is_touched(tmp_path):
+    save(tmp_path / 'c', [5, 10])
+    for step in (5, 10):
+        shutil.rmtree(tmp_path / 'c' / str(step) / 'params')
+    manager = Checkpoints(tmp_path / 'c')
+    with pytest.raises(UserError, match=r'none of the 2 checkpoints in .* can be read .of step 10'):
+        manager.restore_latest(state(0))
+    assert manager.steps() == [5, 10]
+    assert not (tmp_path / 'c.damaged').exists()
 
 
 def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):

@@ -1,9 +1,11 @@
 """Checkpoints through orbax: written asynchronously, never half, the latest n and the best kept."""
 
 import dataclasses
+import errno
 import json
 import logging
 import math
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,10 +18,19 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy as policies
 
 from transformer_jax import processes
-from transformer_jax.errors import first_line
+from transformer_jax.errors import UserError, first_line
 from transformer_jax.training.state import TrainState
 
 _logger = logging.getLogger('transformer_jax')
+# Why a checkpoint that is whole may not be readable for the moment; tensorstore's own words, too.
+_OUT_OF_REACH = (
+    *map(
+        os.strerror,
+        (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENOMEM),
+    ),
+    'PERMISSION_DENIED',
+    'RESOURCE_EXHAUSTED',
+)
 
 
 class Checkpoints:
@@ -100,34 +111,61 @@ class Checkpoints:
         self._manager.save(step, args=ocp.args.Composite(checksums=sums, params=params))
 
     def restore_latest(self, like: TrainState) -> TrainState | None:
-        """The newest state that can be read, laid out as `like`; None where there is none.
+        """The newest state that can be read, laid out as `like`; None if nothing was ever saved.
 
-        A damaged checkpoint is moved aside, named in a warning, and the one before it is tried.
+        Damaged checkpoints are moved aside, and named in warnings, once one before them is read.
+
+        Raises:
+          UserError: if a checkpoint cannot be read for the moment, or all are damaged; they are
+            left as they are then.
         """
         wanted = {name: _restore_like(tree) for name, tree in _items(like).items()}
+        damaged = {}
         for step in reversed(self.steps()):
             try:
                 restored = self._restore(step, **wanted)
             except Exception as error:  # orbax and tensorstore raise many kinds
-                aside = self.directory.with_name(f'{self.directory.name}.damaged')
-                _logger.warning(
-                    'The checkpoint of step %d is damaged (%s): going back to the one before; '
-                    'the damaged one is moved to %s.',
-                    step,
-                    first_line(error),
-                    aside / str(step),
-                )
-                if processes.is_first():
-                    aside.mkdir(exist_ok=True)
-                    shutil.rmtree(aside / str(step), ignore_errors=True)
-                    shutil.move(self.directory / str(step), aside / str(step))
-                processes.wait_for_all(f'damaged checkpoint of step {step}')
-                self._manager.reload()
+                if any(reason in str(error) for reason in _OUT_OF_REACH):
+                    raise UserError(
+                        f'the checkpoint of step {step} in {str(self.directory)!r} cannot be read '
+                        f'({first_line(error)}): restore access, then run the same command again; '
+                        'nothing was changed.'
+                    ) from error
+                damaged[step] = first_line(error)
                 continue
+            for step, reason in damaged.items():
+                self._put_aside(step, reason)
             return TrainState(
                 params=restored['params'], ema=restored.get('ema'), **restored['rest']
             )
+        if damaged:
+            step, reason = next(iter(damaged.items()))
+            raise UserError(
+                f'none of the {len(damaged)} checkpoints in {str(self.directory)!r} can be read '
+                f'(of step {step}: {reason}): restore them, or choose another --workdir; nothing '
+                'was changed.'
+            )
         return None
+
+    def _put_aside(self, step: int, reason: str) -> None:
+        folder = self.directory.with_name(f'{self.directory.name}.damaged')
+        aside, tries = folder / str(step), 0
+        while aside.exists():
+            tries += 1
+            aside = folder / f'{step}-{tries}'
+        _logger.warning(
+            'The checkpoint of step %d is damaged (%s): going back to the one before; '
+            'the damaged one is moved to %s.',
+            step,
+            reason,
+            aside,
+        )
+        processes.wait_for_all(f'name for the damaged checkpoint of step {step}')
+        if processes.is_first():
+            folder.mkdir(exist_ok=True)
+            shutil.move(self.directory / str(step), aside)
+        processes.wait_for_all(f'damaged checkpoint of step {step}')
+        self._manager.reload()
 
     def ranked(self, which: str = 'latest') -> list[int]:
         """Steps of all checkpoints, the 'latest' first, or of those with dev BLEU, the 'best'."""

@@ -1,0 +1,45 @@
+import json
+import os
+
+import pytest
+
+from transformer_jax.errors import UserError
+from transformer_jax.workdir import Workdir
+
+
+@pytest.mark.parametrize('text', ['[]', '{}', '{"finished": {}}', '{"fini'])
+def test_damaged_results_are_none(tmp_path, text):
+    (tmp_path / 'results.json').write_text(text)
+    assert Workdir(tmp_path).read_results() is None
+
+
+@pytest.mark.parametrize('text', ['[]', '{"workdir', ''])
+def test_a_damaged_average_is_no_training_to_go_on_with(tmp_path, text):
+    assert Workdir(tmp_path).read_average() is None
+    (tmp_path / 'average.json').write_text(text)
+    with pytest.raises(UserError, match=r'has an average\.json that cannot be read'):
+        Workdir(tmp_path).read_average()
+
+
+@pytest.mark.parametrize('config', [[], {'model': 3}, 'x'])
+def test_a_damaged_config(tmp_path, config):
+    saved = json.dumps({'config': config, 'data_fingerprint': 'x'})
+    (tmp_path / 'config.json').write_text(saved)
+    with pytest.raises(UserError):
+        Workdir(tmp_path).read_config()
+
+
+def test_what_cannot_be_locked(tmp_path):
+    (tmp_path / 'lock').mkdir()
+    with (
+        pytest.raises(UserError, match=r'cannot be locked .*lock: Is a directory.: choose another'),
+        Workdir(tmp_path).locked(),
+    ):
+        pass
+
+
+def test_a_folder_of_checkpoints_that_nobody_may_write(tmp_path, monkeypatch):
+    (tmp_path / 'checkpoints').mkdir()
+    monkeypatch.setattr(os, 'access', lambda path, _: path.name != 'checkpoints')
+    with pytest.raises(UserError, match=r'--output=.* is not writable .*checkpoints.: choose'):
+        Workdir(tmp_path).check_writable('--output')
