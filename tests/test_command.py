@@ -159,10 +159,41 @@ def test_a_workdir_that_is_not_writable(corpus, capsys, monkeypatch):
     assert not (corpus / 'run').exists()
 
 
+def test_a_cache_that_cannot_be_written(corpus, capsys, monkeypatch):
+    said = fails(capsys, monkeypatch, '--config=config.py', '--config.data.cache_dir=train.en')
+    assert said.startswith("the cache 'train.en' cannot be written (")
+    assert 'data.cache_dir or $TRANSFORMER_JAX_CACHE' in said
+
+
+def test_devices_that_are_not_there(corpus, capsys, monkeypatch):
+    def devices():
+        raise RuntimeError("Unable to initialize backend 'cuda'")
+
+    monkeypatch.setattr('jax.devices', devices)
+    monkeypatch.setenv('JAX_PLATFORMS', 'cuda')
+    said = fails(capsys, monkeypatch, '--config=config.py')
+    assert said.startswith("JAX_PLATFORMS='cuda' asks for devices that JAX does not find here (")
+
+
+def test_overrides_of_a_config_with_few_sections(tmp_path):
+    path = tmp_path / 'config.py'
+    path.write_text(
+        'import ml_collections\n'
+        'def get_config():\n'
+        "    return ml_collections.ConfigDict({'model': {'d_ff': 64}, 'train': 3})\n"
+    )
+    with pytest.raises(UserError, match=r'train=3 must be a section'):
+        command.load_config(str(path), ['--config.train.steps=3'])
+    path.write_text(path.read_text().replace(", 'train': 3", ''))
+    config = command.load_config(str(path), ['--config.data.seed=3'])
+    assert (config.model.d_ff, config.data.seed) == (64, 3)
+
+
 def test_a_config_that_is_not_there_names_those_that_are(corpus, capsys, monkeypatch):
     said = fails(capsys, monkeypatch, '--config=confgi.py')
     assert said == (
-        "--config='confgi.py' is not a file (there are config.py): give the path of a config file."
+        "--config='confgi.py' is not a file (there are 'config.py'): "
+        'give the path of a config file.'
     )
 
 
@@ -180,6 +211,15 @@ def test_a_config_that_is_not_there_names_those_that_are(corpus, capsys, monkeyp
             '    config.model.d_modle = 3\n',
             'bad.py, line 4: d_modle is not a field of the config; did you mean model.d_model?',
         ),
+        (
+            'from transformer_jax.config import Config\n'
+            'def get_config():\n'
+            '    config = Config().to_config_dict()\n'
+            '    config.modle.d_ff = 3\n',
+            'bad.py, line 4: modle is not a field of the config; did you mean model?',
+        ),
+        ('def get_config():\n    assert False', 'bad.py, line 2: AssertionError.'),
+        ('import sys\nsys.exit("no data")', 'bad.py, line 2: SystemExit: no data.'),
         ('def get_config(folder):\n    return 5', "--config='bad.py' needs an argument (folder)"),
     ],
 )

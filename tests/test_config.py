@@ -208,6 +208,31 @@ def test_must_be_a_rate(section, name):
     assert getattr(section(**{name: 0.0}), name) == 0.0
 
 
+@pytest.mark.parametrize(
+    'section, name, limit',
+    [
+        (DataConfig, 'seed', 2**63),
+        (DataConfig, 'vocab_size', 2**31),
+        (TrainConfig, 'seed', 2**63),
+    ],
+)
+def test_must_be_below_what_a_number_holds(section, name, limit):
+    assert getattr(section(**{name: limit - 1}), name) == limit - 1
+    with pytest.raises(UserError, match=rf'\.{name}={limit} must be below {limit}\.'):
+        section(**{name: limit})
+
+
+def test_learned_positions_leave_a_place_for_the_source():
+    model = ModelConfig(positions='learned', max_positions=300)
+    with pytest.raises(UserError, match=r'decode\.max_extra_length=299 leaves no place'):
+        Config(model=model, decode=DecodeConfig(max_extra_length=299))
+    Config(model=model, decode=DecodeConfig(max_extra_length=298))
+
+
+def test_a_folder_to_begin_from_has_one_name():
+    assert TrainConfig(init_from='runs/mine/') == TrainConfig(init_from='runs//mine')
+
+
 @pytest.mark.parametrize('value', [float('nan'), float('inf')])
 @pytest.mark.parametrize(
     'section, name',

@@ -2,9 +2,12 @@
 `average`."""
 
 import io
+import json
 import logging
+import os
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -176,10 +179,22 @@ def test_a_bad_option(translator, options, sentence):
     assert sentence in str(error.value)
 
 
-@pytest.mark.parametrize('field', ['temperature', 'top_p'])
-def test_sampling_out_of_range(field):
-    with pytest.raises(UserError, match=f'{field}=0.0 must be greater than 0'):
-        Sampling(**{field: 0.0})
+@pytest.mark.parametrize(
+    'field, value',
+    [
+        ('temperature', 0.0),
+        ('temperature', 1e-9),
+        ('temperature', float('nan')),
+        ('temperature', float('inf')),
+        ('top_p', 0.0),
+        ('top_p', float('nan')),
+        ('seed', -1),
+        ('seed', 2**63),
+    ],
+)
+def test_sampling_out_of_range(field, value):
+    with pytest.raises(UserError, match=f'{field}={value} must be '):
+        Sampling(**{field: value})
 
 
 def test_a_moved_workdir_translates_as_before(translator, workdir, tmp_path):
@@ -264,9 +279,42 @@ def test_bad_utf_8_names_the_line_and_keeps_the_old_output(workdir, monkeypatch,
     assert sorted(path.name for path in tmp_path.iterdir()) == ['in', 'out']
 
 
+def test_a_link_stays_and_what_it_leads_to_is_written(workdir, monkeypatch, capsys, tmp_path):
+    (tmp_path / 'target').write_text('old')
+    (tmp_path / 'link').symlink_to('target')
+    arguments = ['--workdir', workdir, '--output', tmp_path / 'link']
+    run(translate, monkeypatch, capsys, *arguments, stdin=b'\n')
+    assert (tmp_path / 'link').is_symlink()
+    assert (tmp_path / 'target').read_text() == '\n'
+
+
+def test_a_pipe_stays_one(workdir, monkeypatch, capsys, tmp_path):
+    os.mkfifo(tmp_path / 'pipe')
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / 'pipe').read_text)
+        arguments = ['--workdir', workdir, '--output', tmp_path / 'pipe']
+        run(translate, monkeypatch, capsys, *arguments, stdin=b'\n\n')
+        assert read.result() == '\n\n'
+    assert (tmp_path / 'pipe').is_fifo()
+
+
+def test_a_full_disk_is_said(workdir, monkeypatch, capsys):
+    arguments = ['--workdir', workdir, '--output', '/dev/full']
+    code, _, err = run(translate, monkeypatch, capsys, *arguments, stdin=b'\n')
+    assert code == 2
+    assert "--output='/dev/full' cannot be written (No space left on device)" in err
+
+
+def test_fewer_checkpoints_than_asked_for_are_said(workdir, caplog):
+    assert Translator.load(workdir, checkpoints=9).steps == [60, 120]
+    assert 'There are 2 checkpoints to average, not 9.' in caplog.text
+
+
 @pytest.mark.parametrize(
     ('arguments', 'sentence'),
     [
+        (['--workdir', 'nowhere', '--top_k', '5'], '--top_k=5 is of --sample, which is not given'),
+        (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' is of somebody who has no"),
         (['--workdir', 'nowhere'], "workdir='nowhere' holds no trained model"),
         (['--workdir', 'nowhere', '--input', 'no'], "--input='no' cannot be read (No such file"),
         (['--workdir', 'nowhere', '--sample', '--top_p', '2'], 'top_p=2.0 must be greater than 0'),
@@ -303,6 +351,24 @@ def test_evaluate_scores_the_dev_set(workdir, monkeypatch, capsys):
     dev = Workdir(workdir).read_config()[0].data.dev_size
     assert code == 0
     assert f'sentences    {dev}, 1 reference(s)' in out
+
+
+def test_evaluate_notices_that_a_set_has_changed(workdir, monkeypatch, capsys, tmp_path):
+    run_of = shutil.copytree(workdir, tmp_path / 'run')
+    saved = json.loads((run_of / 'config.json').read_text())
+    saved['split_fingerprints']['dev'] = 'that of another'
+    (run_of / 'config.json').write_text(json.dumps(saved))
+    arguments = ['--workdir', run_of, '--split', 'dev']
+    code, out, err = run(evaluate, monkeypatch, capsys, *arguments)
+    assert (code, out) == (2, '')
+    assert 'its dev set has changed since its run began: restore the corpus' in err
+
+
+def test_evaluate_takes_a_set_of_the_run_or_files(workdir, monkeypatch, capsys):
+    arguments = ['--workdir', workdir, '--split', 'dev', '--source', 'x', '--reference', 'x']
+    code, _, err = run(evaluate, monkeypatch, capsys, *arguments)
+    assert code == 2
+    assert "--split names one of the run's own sets" in err
 
 
 def test_evaluate_scores_files(workdir, translator, monkeypatch, capsys, tmp_path):
@@ -375,6 +441,7 @@ def test_a_mean_is_scored_but_not_trained(workdir, monkeypatch, capsys, tmp_path
     ('arguments', 'sentence'),
     [
         (['--steps', '60,90'], 'are not all saved in .*: choose among 60, 120'),
+        (['--steps', '60,60'], "--steps='60,60' names a step twice"),
         (['--steps', 'all'], "--steps='all' must be numbers of steps"),
         (['--steps', '60', '--average', 'best'], '--steps names the checkpoints'),
         (['--checkpoints', '0'], 'checkpoints=0 must be 1 or more'),
@@ -388,6 +455,12 @@ def test_a_mistake_in_average(workdir, monkeypatch, capsys, tmp_path, arguments,
     assert (code, out, err.count('\n')) == (2, '', 1)
     assert re.search(sentence, err)
     assert not output.exists()
+
+
+def test_a_mean_has_no_best(workdir, monkeypatch, capsys, tmp_path):
+    run(average, monkeypatch, capsys, '--workdir', workdir, '--output', tmp_path / 'mean')
+    with pytest.raises(UserError, match='has no checkpoint with a dev BLEU, by which to choose'):
+        Translator.load(tmp_path / 'mean', average='best')
 
 
 def test_nothing_is_averaged_over_a_folder_that_is_there(workdir, monkeypatch, capsys):

@@ -48,14 +48,21 @@ def main(arguments: Sequence[str]) -> None:
         manager.close()
         average = {'workdir': str(folder.path), 'steps': translator.steps}
         output.write_average(average)
-        output.write_config(dataclasses.replace(config, decode=decode), fingerprint)
+        output.write_config(
+            dataclasses.replace(config, decode=decode),
+            fingerprint,
+            folder.read_split_fingerprints(),
+        )
     print(f'{output.path} holds the mean of steps {translator.steps}')
 
 
 def _steps(text: str) -> list[int]:
     if not re.fullmatch(r'\d+(,\d+)*', text):
         raise UserError(f'--steps={text!r} must be numbers of steps, e.g. 800,900,1000.')
-    return [int(step) for step in text.split(',')]
+    steps = [int(step) for step in text.split(',')]
+    if len(set(steps)) < len(steps):
+        raise UserError(f'--steps={text!r} names a step twice: name each once.')
+    return steps
 
 
 if __name__ == '__main__':

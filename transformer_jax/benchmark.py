@@ -81,6 +81,10 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f'--synthetic={flags.synthetic} must be 1 or more.')
     if flags.json and not Path(flags.json).resolve().parent.is_dir():
         raise UserError(f'--json={flags.json!r} is in a folder that does not exist: make it first.')
+    if flags.json and Path(flags.json).is_dir():
+        raise UserError(f'--json={flags.json!r} is a folder: name a file.')
+    if flags.profile and Path(flags.profile).exists() and not Path(flags.profile).is_dir():
+        raise UserError(f'--profile={flags.profile!r} is a file: name a folder.')
     config = command.load_config(flags.config, overrides)
     # Before this process takes hold of the devices.
     figures: dict[str, Any] = {}

@@ -1,15 +1,33 @@
 """Where things that can be made again are kept: vocabularies, token stores, compiled programs."""
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from transformer_jax.errors import CANNOT_WRITE, UserError
 
 
 def cache_folder(configured: str = '') -> Path:
     """`configured`, or else $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax."""
     chosen = configured or os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
     return Path(chosen).expanduser()
+
+
+@contextlib.contextmanager
+def failures_to_cache(folder: Path) -> Iterator[None]:
+    """A context that writes nowhere but into the cache; where it cannot, that is a UserError."""
+    try:
+        yield
+    except OSError as error:
+        of_cache = str(error.filename).startswith(str(folder))
+        if not of_cache and not (error.filename is None and error.errno in CANNOT_WRITE):
+            raise
+        raise UserError(
+            f'the cache {str(folder)!r} cannot be written ({error.strerror}): make room, or name '
+            'another folder with data.cache_dir or $TRANSFORMER_JAX_CACHE.'
+        ) from error
 
 
 def keep_compiled_programs(folder: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from transformer_jax import processes
 from transformer_jax.config import Config, check_key
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, listing
 from transformer_jax.progress import show_messages
 from transformer_jax.stopping import RESTART_EXIT_CODE, Stopped
 
@@ -118,6 +118,8 @@ def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
         section, _, name = key.partition('.')
         if not name:
             raise UserError(f'--config.{key} is a section: name a field, --config.{key}.FIELD.')
+        if not isinstance(mapping.setdefault(section, {}), dict):
+            return Config.from_mapping(mapping)  # which says what it should be
         mapping[section][name] = _parse(key, value, getattr(getattr(Config(), section), name))
     return Config.from_mapping(mapping)
 
@@ -129,8 +131,9 @@ def _split(config_flag: str) -> tuple[str, str | None]:
 
 def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any]]:
     if not Path(path).is_file():
-        near = sorted(Path(path).parent.glob('*.py')) if Path(path).parent.is_dir() else []
-        there = f' (there are {", ".join(map(str, near))})' if near else ''
+        folder = Path(path) if Path(path).is_dir() else Path(path).parent
+        near = sorted(folder.glob('*.py')) if folder.is_dir() else []
+        there = f' (there are {listing(map(str, near))})' if near else ''
         raise UserError(f'--config={path!r} is not a file{there}: give the path of a config file.')
     try:
         get_config = runpy.run_path(path).get('get_config')
@@ -148,19 +151,21 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
         config = get_config() if argument is None else get_config(argument)
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A config file is the user's own code: its place and reason are what helps, not our trace.
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
         lines += [error.lineno] if isinstance(error, SyntaxError) else []
         where = f'{path}, line {lines[-1]}' if lines else path
         reason = ' '.join(str(error.args[0] if error.args else error).split())
-        unknown = re.search(r'Key "(\w+)" does not exist', reason)  # said by ConfigDict, at length
+        # Said by ConfigDict, at length, of a field and of a section.
+        unknown = re.search(r'Key "(\w+)" does not exist|instead of "(\w+)"', reason)
         if unknown:
             try:
-                check_key(unknown[1])
+                check_key(unknown[1] or unknown[2])
             except UserError as better:
                 raise UserError(f'{where}: {better}') from error
-        raise UserError(f'{where}: {type(error).__name__}: {reason.rstrip(".")}.') from error
+        said = f'{type(error).__name__}: {reason}' if reason else type(error).__name__
+        raise UserError(f'{where}: {said.rstrip(".")}.') from error
     if not hasattr(config, 'to_dict'):
         raise UserError(
             f'--config={path!r}: get_config() returned a {type(config).__name__}: '

@@ -7,6 +7,7 @@ what it wants; `Config.from_mapping` turns that into the frozen `Config` that al
 import dataclasses
 import difflib
 import math
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -43,6 +44,12 @@ def _check_not_negative(section: str, config: Any, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 0:
             _fail(f'{section}.{name}', getattr(config, name), 'must be 0 or greater.')
+
+
+def _check_below(section: str, config: Any, limit: int, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) >= limit:
+            _fail(f'{section}.{name}', getattr(config, name), f'must be below {limit}.')
 
 
 def _check_rate(section: str, config: Any, *names: str) -> None:
@@ -252,6 +259,8 @@ class DataConfig:
         _check_positive('data', self, 'train_size', 'dev_size', 'test_size')
         _check_rate('data', self, 'subword_sampling')
         _check_not_negative('data', self, 'seed')
+        _check_below('data', self, 2**63, 'seed')
+        _check_below('data', self, 2**31, 'vocab_size')
         if self.max_length < 2:
             _fail('data.max_length', self.max_length, 'must be at least 2: a token and the end.')
         if not 0.98 <= self.character_coverage <= 1.0:
@@ -352,6 +361,10 @@ class TrainConfig:
         _check_positive('train', self, 'keep', 'keep_best', 'eval_beam_size', 'accumulate_steps')
         _check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         _check_not_negative('train', self, 'seed', 'patience')
+        _check_below('train', self, 2**63, 'seed')
+        if self.init_from:
+            # One folder is to have one name.
+            object.__setattr__(self, 'init_from', os.path.normpath(self.init_from))
         if self.eval_every % self.checkpoint_every:
             _fail(
                 'train.eval_every',
@@ -494,6 +507,14 @@ class Config:
                 longest,
                 f'is more than model.max_positions={self.model.max_positions}, '
                 'the longest sentence that learned positions reach: raise it or lower this.',
+            )
+        room = self.model.max_positions - self.decode.max_extra_length
+        if self.model.positions == 'learned' and room < 2:
+            _fail(
+                'decode.max_extra_length',
+                self.decode.max_extra_length,
+                f'leaves no place for a source among model.max_positions='
+                f'{self.model.max_positions} learned positions: lower it.',
             )
         if self.data.vocabulary and self.train.init_from:
             _fail(

@@ -1,7 +1,22 @@
 """The one exception that means: the person who runs this can put it right; and words for it."""
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
+from pathlib import Path
+
+# Why the system does not write: what a person has to mend.
+CANNOT_WRITE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ESTALE,
+)
 
 
 class UserError(ValueError):
@@ -28,3 +43,17 @@ def first_line(error: BaseException) -> str:
     """What an exception of somebody else's says, short enough for a sentence."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:200].rstrip('.')
+
+
+def user_path(path: str | os.PathLike[str], field: str) -> Path:
+    """A path as a user gives it, '~' understood; `field` is what the message calls it.
+
+    Raises:
+      UserError: if it is empty, or of somebody who has no home.
+    """
+    if not os.fspath(path):
+        raise UserError(f'{field} is empty: give a path.')
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise UserError(f'{field}={str(path)!r} is of somebody who has no home here.') from error

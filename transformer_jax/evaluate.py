@@ -11,6 +11,7 @@ from transformer_jax.scoring import all_scores
 from transformer_jax.training.evaluation import LossEvaluator
 from transformer_jax.translate import read_lines
 from transformer_jax.translator import Translator
+from transformer_jax.workdir import Workdir
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -29,7 +30,9 @@ def main(arguments: Sequence[str]) -> None:
         help='reference translations, aligned with --source; of several, the loss is of the first',
     )
     parser.add_argument(
-        '--split', choices=('dev', 'test'), default='test', help="which of the run's own sets"
+        '--split',
+        choices=('dev', 'test'),
+        help="which of the run's own sets (default: test)",
     )
     parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
     parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
@@ -40,6 +43,8 @@ def main(arguments: Sequence[str]) -> None:
     flags = parser.parse_args(arguments)
     if (flags.source is None) != (flags.reference is None):
         raise UserError('--source and --reference belong together: give both or neither.')
+    if flags.source is not None and flags.split is not None:
+        raise UserError("--split names one of the run's own sets: leave out --source, or --split.")
 
     given = None if flags.source is None else _read(flags.source, flags.reference)
     keep_compiled_programs(cache_folder())
@@ -47,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
         flags.workdir, checkpoints=flags.checkpoints, average=flags.average
     )
     if given is None:
-        given = list(zip(*open_corpus(translator.config.data).pairs(flags.split), strict=True))
+        given = _own(flags.workdir, translator, flags.split or 'test')
     sources, *references = given
     outputs = translator(
         list(sources),
@@ -81,6 +86,18 @@ def main(arguments: Sequence[str]) -> None:
         '± is half the 95 % confidence interval, by bootstrap. Compare the first line only; the '
         'others are\nhow older papers scored.'
     )
+
+
+def _own(workdir: str, translator: Translator, split: str) -> list[Sequence[str]]:
+    """Sources and references of a set that the run had, if it is still the same."""
+    corpus = open_corpus(translator.config.data)
+    then = Workdir(workdir).read_split_fingerprints().get(split)
+    if then is not None and then != corpus.fingerprint(split):
+        raise UserError(
+            f'workdir={workdir!r}: its {split} set has changed since its run began: restore the '
+            'corpus, or name files (--source, --reference).'
+        )
+    return list(zip(*corpus.pairs(split), strict=True))
 
 
 def _read(source: str, references: Sequence[str]) -> list[list[str]]:

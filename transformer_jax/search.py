@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -55,14 +56,18 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self):
-        if self.temperature <= 0.0:
-            raise UserError(f'temperature={self.temperature} must be greater than 0.')
+        # Log-probabilities divided by less than that are no longer told apart in float32.
+        if not 1e-6 <= self.temperature < math.inf:
+            raise UserError(
+                f'temperature={self.temperature} must be a number from 1e-6; '
+                'leave out --sample for the likeliest tokens.'
+            )
         if self.top_k < 0:
             raise UserError(f'top_k={self.top_k} must be 0 (all tokens) or greater.')
         if not 0.0 < self.top_p <= 1.0:
             raise UserError(f'top_p={self.top_p} must be greater than 0 and at most 1.')
-        if self.seed < 0:
-            raise UserError(f'seed={self.seed} must be 0 or greater.')
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f'seed={self.seed} must be from 0 to 2^63 - 1.')
 
 
 class Found(NamedTuple):
@@ -154,7 +159,7 @@ class Searcher:
         if config.positions == 'learned':
             # The output, too, has to fit into the table.
             reach = config.max_positions - self.decode.max_extra_length
-            limit = min(limit or reach, max(reach, 2))
+            limit = min(limit or reach, reach)
         return limit
 
     def _batches(self, lengths: Sequence[int], width: int) -> Iterator[tuple[int, int, list[int]]]:

@@ -8,6 +8,7 @@ dimension. Activations, whose letters the model itself gives, go by a table of t
 import dataclasses
 import functools
 import math
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax.config import MeshConfig
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, first_line
 from transformer_jax.model import Layout
 
 # From the end of a parameter's path to its dimensions; the first match counts. Adam's moments end
@@ -51,9 +52,10 @@ def make_mesh(config: MeshConfig | None = None, devices: list[jax.Device] | None
       devices: all of all processes, unless given.
 
     Raises:
-      UserError: if the sizes do not multiply to the number of devices.
+      UserError: if the sizes do not multiply to the number of devices, or there are none of the
+        kind asked for.
     """
-    devices = jax.devices() if devices is None else devices
+    devices = _devices() if devices is None else devices
     sizes = dataclasses.asdict(config or MeshConfig())
     known = math.prod(size for size in sizes.values() if size != -1)
     shape = tuple(len(devices) // known if size == -1 else size for size in sizes.values())
@@ -68,7 +70,21 @@ def make_mesh(config: MeshConfig | None = None, devices: list[jax.Device] | None
 
 def data_mesh() -> Mesh:
     """The mesh of translating: all devices of this process share out the sentences."""
+    _devices()
     return make_mesh(devices=jax.local_devices())
+
+
+def _devices() -> list[jax.Device]:
+    try:
+        return jax.devices()
+    except (RuntimeError, AssertionError) as error:
+        wanted = os.environ.get('JAX_PLATFORMS')
+        if not wanted:
+            raise
+        raise UserError(
+            f'JAX_PLATFORMS={wanted!r} asks for devices that JAX does not find here '
+            f'({first_line(error)}): install JAX for them, or unset it.'
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -207,7 +207,9 @@ class _Run:
             if processes.is_first():
                 # Not before: a run that preflight refuses leaves its folder to the next try.
                 self.data.vocabulary.save(self.folder.vocabulary)
-                self.folder.write_config(self.config, self.data.fingerprint)
+                self.folder.write_config(
+                    self.config, self.data.fingerprint, self.data.split_fingerprints
+                )
             if programs is not None:
                 step = self._train(programs)
             self.checkpoints.wait()

@@ -5,12 +5,11 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, user_path
 from transformer_jax.translator import Sampling, Translator
 
 _CHUNK = 4096  # lines sorted by length together
@@ -43,8 +42,12 @@ def main(arguments: Sequence[str]) -> None:
     flags = parser.parse_args(arguments)
 
     sampling = None
+    drawn = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
     if flags.sample:
-        sampling = Sampling(flags.temperature, flags.top_k, flags.top_p, flags.seed)
+        sampling = Sampling(**drawn)
+    for name, value in drawn.items():
+        if value != parser.get_default(name) and not flags.sample:
+            raise UserError(f'--{name}={value} is of --sample, which is not given: add it.')
     with contextlib.ExitStack() as stack:
         source = _open_input(flags.input, stack)
         keep_compiled_programs(cache_folder())
@@ -86,9 +89,11 @@ def read_lines(path: str, flag: str) -> list[str]:
 
 def _open_input(path: str | None, stack: contextlib.ExitStack, flag: str = '--input') -> BinaryIO:
     if path is None:
+        if sys.stdin is None:
+            raise UserError('there is no stdin to read: name a file with --input.')
         return sys.stdin.buffer
     try:
-        return stack.enter_context(Path(path).expanduser().open('rb'))
+        return stack.enter_context(user_path(path, flag).open('rb'))
     except OSError as error:
         raise UserError(
             f'{flag}={path!r} cannot be read ({error.strerror}): give a text file, '
@@ -118,30 +123,54 @@ class _Output:
     """Lines out; a file gets its name when it is whole, so that an error leaves an old one be."""
 
     def __init__(self, path: str | None, stack: contextlib.ExitStack):
-        self._path = None if path is None else Path(path).expanduser()
-        if self._path is None:
+        self._name = 'stdout' if path is None else f'--output={path!r}'
+        self._file = self._partial = None
+        if path is None:
+            if sys.stdout is None:
+                raise UserError('there is no stdout to write: name a file with --output.')
             sys.stdout.reconfigure(encoding='utf-8')
             self._file = sys.stdout
             return
-        self._partial = self._path.with_name(f'{self._path.name}.partial')
-        try:
+        # A link stays one, and what it leads to is written.
+        self._path = user_path(path, '--output').resolve()
+        if self._path.is_dir():
+            raise UserError(f'{self._name} is a folder: name a file.')
+        with self._failures():
+            if self._path.exists() and not self._path.is_file():
+                # A pipe or a device takes lines as they come; a new file would take its place.
+                self._file = stack.enter_context(self._path.open('w', encoding='utf-8'))
+                return
+            self._partial = self._path.with_name(f'{self._path.name}.partial')
             self._file = stack.enter_context(self._partial.open('w', encoding='utf-8'))
-        except OSError as error:
-            raise UserError(
-                f'--output={path!r} cannot be written ({error.strerror}): choose another place.'
-            ) from error
         stack.callback(self._partial.unlink, missing_ok=True)
 
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if self._file is not None:
+                with contextlib.suppress(OSError):
+                    self._file.close()  # or what it still holds would fail once more, at exit
+            raise UserError(
+                f'{self._name} cannot be written ({error.strerror}): choose another place.'
+            ) from error
+
     def write(self, line: str) -> None:
-        self._file.write(' '.join(line.split('\n')) + '\n')
+        with self._failures():
+            self._file.write(' '.join(line.split('\n')) + '\n')
 
     def flush(self) -> None:
-        self._file.flush()
+        with self._failures():
+            self._file.flush()
 
     def commit(self) -> None:
         self.flush()
-        if self._path is not None:
-            os.replace(self._partial, self._path)
+        if self._partial is not None:
+            with self._failures():
+                os.replace(self._partial, self._path)
 
 
 if __name__ == '__main__':

@@ -81,10 +81,18 @@ def load_trained(
                 f'steps={",".join(map(str, steps))} are not all saved in {str(workdir)!r}: '
                 f'choose among {", ".join(map(str, there))}.'
             )
+        which = average or config.decode.average
+        ranked = manager.ranked(which) if steps is None else steps
+        if there and not ranked:
+            raise UserError(
+                f'{field}={str(workdir)!r} has no checkpoint with a dev BLEU, by which to choose '
+                "the best: take the latest (average='latest')."
+            )
         params, used = manager.average(
-            manager.ranked(average or config.decode.average) if steps is None else steps,
-            (checkpoints or config.decode.average_checkpoints) if steps is None else None,
+            ranked, (checkpoints or config.decode.average_checkpoints) if steps is None else None
         )
+        if checkpoints is not None and len(used) < checkpoints:
+            _logger.warning('There are %d checkpoints to average, not %d.', len(used), checkpoints)
     except FileNotFoundError as error:
         raise UserError(
             f'{field}={str(workdir)!r} holds no readable checkpoint yet: '

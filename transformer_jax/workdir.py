@@ -11,7 +11,6 @@ lock                held by the process that trains here
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -21,18 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_jax.config import Config
-from transformer_jax.errors import UserError
-
-_CANNOT_WRITE = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ESTALE,
-)
+from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
 
 _RESULTS = {'finished', 'step', 'averaged_checkpoints', 'test', 'best_dev', 'examples'}
 
@@ -42,10 +30,13 @@ class Workdir:
 
     Attributes:
       path: the folder.
+
+    Raises:
+      UserError: if there cannot be such a path.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path).expanduser()
+        self.path = user_path(path, 'workdir')
 
     @property
     def checkpoints(self) -> Path:
@@ -132,7 +123,7 @@ class Workdir:
             raise
         except (OSError, ValueError) as error:
             # Libraries below put the system's error into words of their own.
-            reasons = {code: os.strerror(code) for code in _CANNOT_WRITE}
+            reasons = {code: os.strerror(code) for code in CANNOT_WRITE}
             found = [r for code, r in reasons.items() if r in str(error)]
             if not found:
                 raise
@@ -160,9 +151,20 @@ class Workdir:
                 'restore the file or choose another --workdir.'
             ) from error
 
-    def write_config(self, config: Config, data_fingerprint: str) -> None:
+    def read_split_fingerprints(self) -> dict[str, str]:
+        """Fingerprints of 'dev' and 'test' when the run began, as far as they are known."""
+        saved = self._read_json('config.json', {'split_fingerprints'})
+        return {} if saved is None else saved['split_fingerprints']
+
+    def write_config(
+        self, config: Config, data_fingerprint: str, split_fingerprints: dict[str, str]
+    ) -> None:
         """Writes config.json, whole or not at all."""
-        saved = {'config': config.to_dict(), 'data_fingerprint': data_fingerprint}
+        saved = {
+            'config': config.to_dict(),
+            'data_fingerprint': data_fingerprint,
+            'split_fingerprints': split_fingerprints,
+        }
         self._write_json('config.json', saved)
 
     def read_average(self) -> dict[str, Any] | None:

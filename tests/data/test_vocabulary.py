@@ -5,6 +5,7 @@ import sentencepiece
 
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.stopping import Stopped
 
 TEXT = ['the cat sleeps', 'the dog sleeps', 'le chat dort', 'le chien dort', 'où est le chat ?']
 
@@ -73,6 +74,19 @@ def test_more_pieces_than_the_text_supports_says_how_many_it_does():
 def test_fewer_pieces_than_characters():
     with pytest.raises(UserError, match=r'data\.vocab_size=200 cannot hold the \d+ characters'):
         Vocabulary.train(TEXT, size=200)
+
+
+@pytest.mark.parametrize(
+    'error', [UserError('line 3 is not UTF-8'), Stopped('Stopped by SIGTERM.')]
+)
+def test_what_reading_the_text_raises_is_not_taken_for_a_bad_size(error):
+    def sentences():
+        yield from TEXT
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        Vocabulary.train(sentences(), size=300)
+    assert raised.value is error
 
 
 def test_a_given_model_without_padding_makes_room_for_it():

@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from transformer_jax.cache import cache_folder, content_digest
+from transformer_jax.cache import cache_folder, content_digest, failures_to_cache
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.corpora import Corpus, open_corpus
@@ -33,6 +33,7 @@ class Data:
       dev: (source, target) text of the dev set.
       test: (source, target) text of the test set.
       fingerprint: hex digest of all of it; equal where the data are, wherever they lie.
+      split_fingerprints: that of 'dev' and of 'test' alone.
     """
 
     vocabulary: Vocabulary
@@ -42,6 +43,7 @@ class Data:
     dev: list[tuple[str, str]]
     test: list[tuple[str, str]]
     fingerprint: str
+    split_fingerprints: dict[str, str]
 
 
 def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
@@ -54,6 +56,11 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
     Raises:
       UserError: whatever of the corpus, the vocabulary's size or the lengths does not work out.
     """
+    with failures_to_cache(cache_folder(config.cache_dir)):
+        return _prepare(config, vocabulary)
+
+
+def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     corpus = open_corpus(config)
     if vocabulary is None:
         vocabulary = _vocabulary(config, corpus)
@@ -93,10 +100,10 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
             f'{len(store):,}',
             config.max_length,
         )
-    digests = [corpus.fingerprint(split) for split in ('train', 'dev', 'test')]
+    splits = {split: corpus.fingerprint(split) for split in ('dev', 'test')}
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
-    fingerprint = content_digest([*digests, vocabulary.digest])
-    return Data(vocabulary, store, plan, segmentation, dev, test, fingerprint)
+    fingerprint = content_digest([content, *splits.values(), vocabulary.digest])
+    return Data(vocabulary, store, plan, segmentation, dev, test, fingerprint, splits)
 
 
 def _check_spelling(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
@@ -147,6 +154,7 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
             return Vocabulary(path.read_bytes())
         except ValueError:
             _logger.warning('The cached vocabulary %s is damaged: training it again.', path)
+    path.parent.mkdir(parents=True, exist_ok=True)  # before the work, if it cannot be
     _logger.info('Training a vocabulary of %s pieces.', f'{config.vocab_size:,}')
     vocabulary = Vocabulary.train(
         itertools.chain.from_iterable(corpus.pairs('train')),
@@ -155,6 +163,5 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
         normalization=config.normalization,
         seed=config.seed,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
     vocabulary.save(path)
     return vocabulary

@@ -200,7 +200,7 @@ def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             reason = str(error).split(':')[0]
             raise UserError(
                 f'{file}, line {number}, is not valid JSON ({reason}): mend the line.'

@@ -110,9 +110,10 @@ class Vocabulary:
 
         sentencepiece.set_random_generator_seed(seed % 2**32)
         model = io.BytesIO()
+        raised: list[BaseException] = []
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
+                sentence_iterator=_noting(sentences, raised),
                 model_writer=model,
                 model_type='bpe',
                 vocab_size=size,
@@ -131,6 +132,8 @@ class Vocabulary:
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as error:
+            if raised:  # SentencePiece has put it into words of its own
+                raise raised[0] from None
             raise _explain(str(error), size) from error
         return cls(model.getvalue())
 
@@ -181,8 +184,11 @@ class Vocabulary:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the SentencePiece model file, whole or not at all."""
         partial = Path(f'{os.fspath(path)}.partial-{os.getpid()}')
-        partial.write_bytes(self.model)
-        os.replace(partial, path)
+        try:
+            partial.write_bytes(self.model)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _with_end(self, lines: list[list[int]]) -> list[np.ndarray]:
         return [
@@ -196,6 +202,17 @@ class Vocabulary:
                 return
             if i != self.pad_id:
                 yield int(i)
+
+
+def _noting(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
+    """`sentences`, with what reading them raises put into `raised` as well."""
+    try:
+        yield from sentences
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raised.append(error)
+        raise
 
 
 def _explain(message: str, size: int) -> UserError:
