@@ -18,6 +18,7 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.progress import progress_bar
 from transformer_jax.search import Sampling, Searcher
+from transformer_jax.sharding import data_mesh
 from transformer_jax.workdir import Workdir
 
 _logger = logging.getLogger('transformer_jax')
@@ -95,8 +96,12 @@ def load_trained(
             _logger.warning('There are %d checkpoints to average, not %d.', len(used), checkpoints)
     except FileNotFoundError as error:
         raise UserError(
-            f'{field}={str(workdir)!r} holds no readable checkpoint yet: '
-            'let its training reach train.checkpoint_every steps, or resume it.'
+            f'{field}={str(workdir)!r} holds no checkpoint that can be read: '
+            + (
+                'all are damaged; restore them, or name another folder.'
+                if there
+                else 'let its training reach train.checkpoint_every steps, or resume it.'
+            )
         ) from error
     finally:
         manager.close()
@@ -156,7 +161,9 @@ class Translator:
         Raises:
           UserError: if nothing has been trained there.
         """
-        return cls(*load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps))
+        mesh = data_mesh()  # before orbax asks for devices, in words of its own if there are none
+        found = load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps)
+        return cls(*found, mesh=mesh)
 
     def __call__(self, text: str | Sequence[str], **options: Any) -> Any:
         """Translates a text to a text, or a list of texts to a list of texts.

@@ -132,9 +132,10 @@ def test_one_out_of_reach_for_the_moment_is_no_damage(tmp_path, monkeypatch, err
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(manager, '_restore', fail)
-    with pytest.raises(UserError, match=r'step 10 in .* cannot be read .*: restore access'):
-        manager.restore_latest(state(0))
+    monkeypatch.setattr(manager._manager, 'restore', fail)
+    for read in (lambda: manager.restore_latest(state(0)), lambda: manager.average([10, 5])):
+        with pytest.raises(UserError, match=r'step 10 in .* cannot be read .*: restore access'):
+            read()
     assert manager.steps() == [5, 10]
     assert not (tmp_path / 'c.damaged').exists()
 

@@ -125,12 +125,7 @@ class Checkpoints:
             try:
                 restored = self._restore(step, **wanted)
             except Exception as error:  # orbax and tensorstore raise many kinds
-                if any(reason in str(error) for reason in _OUT_OF_REACH):
-                    raise UserError(
-                        f'the checkpoint of step {step} in {str(self.directory)!r} cannot be read '
-                        f'({first_line(error)}): restore access, then run the same command again; '
-                        'nothing was changed.'
-                    ) from error
+                self._check_in_reach(step, error)
                 damaged[step] = first_line(error)
                 continue
             for step, reason in damaged.items():
@@ -146,6 +141,15 @@ class Checkpoints:
                 'was changed.'
             )
         return None
+
+    def _check_in_reach(self, step: int, error: Exception) -> None:
+        """Raises a UserError if what went wrong says nothing of the checkpoint itself."""
+        if any(reason in str(error) for reason in _OUT_OF_REACH):
+            raise UserError(
+                f'the checkpoint of step {step} in {str(self.directory)!r} cannot be read '
+                f'({first_line(error)}): restore access, then run the same command again; '
+                'nothing was changed.'
+            ) from error
 
     def _put_aside(self, step: int, reason: str) -> None:
         folder = self.directory.with_name(f'{self.directory.name}.damaged')
@@ -189,7 +193,8 @@ class Checkpoints:
           Parameters, and the steps they come from, ascending.
 
         Raises:
-          FileNotFoundError: if no checkpoint can be read.
+          UserError: if one cannot be read for the moment.
+          FileNotFoundError: if there is none that is not damaged.
         """
         total, used = None, []
         for step in steps:
@@ -203,6 +208,7 @@ class Checkpoints:
                     else self._restore(step, **{item: _restore_like(like)})
                 )[item]
             except Exception as error:  # orbax and tensorstore raise many kinds
+                self._check_in_reach(step, error)
                 _logger.warning(
                     'The checkpoint of step %d is damaged (%s) and left out.',
                     step,
