@@ -142,7 +142,14 @@ def _inherited_vocabulary(config: Config) -> Vocabulary | None:
             f'(now against there: {"; ".join(differences)}): '
             'give these fields the values they have there, or begin from another folder.'
         )
-    return Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
+    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
+    if vocabulary.size != config.data.vocab_size:
+        _logger.info(
+            'The vocabulary is that of train.init_from: %s pieces, not data.vocab_size=%s.',
+            f'{vocabulary.size:,}',
+            f'{config.data.vocab_size:,}',
+        )
+    return vocabulary
 
 
 def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:

@@ -84,6 +84,22 @@ def test_a_vocabulary_of_other_languages_is_noticed(folder, caplog):
     assert "no pieces for many characters of 'ru': 67 % of its tokens" in record.getMessage()
 
 
+def test_scores_on_the_training_set_are_said_to_be_that(folder, caplog):
+    shutil.copy(folder / 'train.en', folder / 'dev.en')
+    with caplog.at_level(logging.WARNING, 'transformer_jax'):
+        prepare(
+            config(
+                folder,
+                dev_source=str(folder / 'dev.en'),
+                dev_target=str(folder / 'train.fr'),
+                test_source=str(folder / 'train.en'),
+                test_target=str(folder / 'dev.en'),
+            )
+        )
+    assert 'The dev set is the training set: its scores' in caplog.text
+    assert 'The test set' not in caplog.text
+
+
 def test_what_is_left_out_is_counted_and_named(folder, caplog):
     (folder / 'train.en').write_text('long ' * 50 + '\n' + (folder / 'train.en').read_text())
     (folder / 'train.fr').write_text('long ' * 50 + '\n' + (folder / 'train.fr').read_text())

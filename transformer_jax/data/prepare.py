@@ -101,6 +101,13 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
             config.max_length,
         )
     splits = {split: corpus.fingerprint(split) for split in ('dev', 'test')}
+    for split, digest in splits.items():
+        if digest == content:
+            _logger.warning(
+                'The %s set is the training set: its scores tell what is remembered, not what is '
+                'learned.',
+                split,
+            )
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
     fingerprint = content_digest([content, *splits.values(), vocabulary.digest])
     return Data(vocabulary, store, plan, segmentation, dev, test, fingerprint, splits)
