@@ -1,5 +1,6 @@
 """Every config file holds, and those of the paper say what the paper says."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from transformer_jax.config import Config
 CONFIGS = Path(__file__).parent.parent / 'configs'
 ARGUMENTS = {
     'multi30k': 'data',
+    'multi30k_fr': 'data',
     'multi30k_tok': 'data',
     'multi30k_tok_regularised': 'data',
     'tatoeba': 'data',
@@ -30,6 +32,13 @@ def test_it_holds(name):
 def test_the_folder_argument_is_where_the_files_are():
     assert load('multi30k').data.train_source == 'data/multi30k/train.en'
     assert load('tatoeba').data.test_target == 'data/tatoeba_en-fr/test.fr'
+
+
+def test_multi30k_into_french_is_that_into_german_but_for_the_files():
+    german, french = load('multi30k'), load('multi30k_fr')
+    assert french.data.test_target == 'data/multi30k/test_2016_flickr.fr'
+    assert french.data.test_source == german.data.test_source
+    assert dataclasses.replace(french, data=german.data) == german
 
 
 def test_base_is_the_papers():
