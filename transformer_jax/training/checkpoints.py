@@ -147,8 +147,8 @@ class Checkpoints:
         if any(reason in str(error) for reason in _OUT_OF_REACH):
             raise UserError(
                 f'the checkpoint of step {step} in {str(self.directory)!r} cannot be read '
-                f'({first_line(error)}): restore access, then run the same command again; '
-                'nothing was changed.'
+                f'({first_line(error)}): restore access, or move it away, then run the same '
+                'command again; nothing was changed.'
             ) from error
 
     def _put_aside(self, step: int, reason: str) -> None:
