@@ -11,8 +11,8 @@ FOLDER as there. One seed; beam 5, the BLEU of multi30k_tok.py, the mean of the 
   multi30k_tok.py      40.96  1.624         41.24 ± 1.67  1.605
   d_model 256, below   41.27  1.623         40.58 ± 1.60  1.615
 
-It predicts better, which 1,000 sentences do not show in BLEU: half a point is well within the
-interval of either.
+This config predicts best, which 1,000 sentences do not show in BLEU: half a point is well within
+the interval of any.
 
 All runs so far, with dev BLEU by greedy search (sacreBLEU) after 500, 1000, 1500, ... steps:
 
