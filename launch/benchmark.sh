@@ -25,8 +25,8 @@ measure() { # NAME of the figures, CONFIG, ARGUMENTS
 for config in base big; do
     measure "$config" "$config" "$@"
 done
-case "${EXTRAS:-}" in
-    *cuda*)
+case ",${EXTRAS:-}," in
+    *,cuda,*)
         for config in base big; do
             measure "$config-cudnn" "$config" --parts=train \
                 --config.model.attention_implementation=cudnn "$@"

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from transformer_jax.errors import CANNOT_WRITE, UserError
+from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
 
 
 def cache_folder(configured: str = '') -> Path:
     """`configured`, or else $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax."""
     chosen = configured or os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
-    return Path(chosen).expanduser()
+    return user_path(chosen, 'data.cache_dir')
 
 
 @contextlib.contextmanager

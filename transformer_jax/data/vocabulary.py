@@ -4,6 +4,7 @@ The model's ids are SentencePiece's, with 0 for padding; a given model file that
 elsewhere, or none, is shifted up by one to make room.
 """
 
+import functools
 import hashlib
 import io
 import logging
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, user_path
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
@@ -65,7 +66,7 @@ class Vocabulary:
           UserError: if it cannot be read or used; `field` is what the message calls it.
         """
         try:
-            vocabulary = cls(Path(path).expanduser().read_bytes())
+            vocabulary = cls(user_path(path, field).read_bytes())
         except OSError as error:
             raise UserError(
                 f'{field}={str(path)!r} cannot be read ({error.strerror}): '
@@ -177,9 +178,13 @@ class Vocabulary:
 
     def spelled(self, tokens: np.ndarray) -> float:
         """Share of ids [n] that are single bytes, or unknown: text in characters without pieces."""
+        return float(np.mean(self._spells_V[tokens]))
+
+    @functools.cached_property
+    def _spells_V(self) -> np.ndarray:
         numbers = range(self._processor.get_piece_size())
         spells = [self._processor.is_byte(i) or self._processor.is_unknown(i) for i in numbers]
-        return float(np.mean(np.asarray([False] * self._shift + spells)[tokens]))
+        return np.asarray([False] * self._shift + spells)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the SentencePiece model file, whole or not at all."""
