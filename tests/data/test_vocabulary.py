@@ -123,6 +123,14 @@ def test_what_is_no_model_and_what_is_not_there(tmp_path):
         Vocabulary.load(tmp_path / 'missing')
 
 
+def test_a_path_of_somebody_without_a_home():
+    with pytest.raises(UserError) as error:
+        Vocabulary.load('~no_such_user/x.model')
+    assert str(error.value) == (
+        "data.vocabulary='~no_such_user/x.model' is of somebody who has no home here."
+    )
+
+
 def test_sampled_pieces_spell_the_same_text(vocabulary):
     texts = ['the cat sleeps', 'le chien dort'] * 10
     drawn = vocabulary.sample(texts, 0.3, seed=1)

@@ -65,8 +65,9 @@ class Vocabulary:
         Raises:
           UserError: if it cannot be read or used; `field` is what the message calls it.
         """
+        file = user_path(path, field)
         try:
-            vocabulary = cls(user_path(path, field).read_bytes())
+            vocabulary = cls(file.read_bytes())
         except OSError as error:
             raise UserError(
                 f'{field}={str(path)!r} cannot be read ({error.strerror}): '
