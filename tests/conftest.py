@@ -1,5 +1,6 @@
 """Every test sees eight CPU devices, strict shapes, and a cache folder of its own."""
 
+import io
 import os
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # before jax chooses a backend
@@ -20,3 +21,42 @@ def _own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('TRANSFORMER_JAX_CACHE', str(tmp_path_factory.mktemp('cache')))
         yield
+
+
+@pytest.fixture(scope='session')
+def workdir(tmp_path_factory):
+    """Folder of the run of trained_run.py."""
+    from trained_run import TRAINED
+
+    from transformer_jax.config import Config
+    from transformer_jax.trainer import train
+
+    folder = tmp_path_factory.mktemp('runs') / 'tiny'
+    train(Config.from_mapping(TRAINED), folder)
+    return folder
+
+
+@pytest.fixture(scope='session')
+def translator(workdir):
+    """The translator that the run in `workdir` has made."""
+    from transformer_jax.translator import Translator
+
+    return Translator.load(workdir)
+
+
+@pytest.fixture
+def run_command(monkeypatch, capsys):
+    """Runs a command's module in this process; returns its exit code, stdout and stderr."""
+    from transformer_jax import command
+
+    def run(module, *arguments, stdin=b''):
+        monkeypatch.setattr('sys.argv', ['command', *map(str, arguments)])
+        monkeypatch.setattr('sys.stdin', io.TextIOWrapper(io.BytesIO(stdin)))
+        code = 0
+        try:
+            command.run(module.main)
+        except SystemExit as exit_:
+            code = exit_.code
+        return code, *capsys.readouterr()
+
+    return run

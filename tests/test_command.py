@@ -29,18 +29,20 @@ def corpus(tmp_path, monkeypatch):
     return tmp_path
 
 
-def fails(capsys, monkeypatch, *arguments):
+@pytest.fixture
+def fails(run_command):
     """Runs `main`, which is to end with code 2 and one sentence; returns the sentence."""
-    monkeypatch.setattr('sys.argv', ['main', *arguments])
-    with pytest.raises(SystemExit) as exit_:
-        command.run(main.main)
-    out, err = capsys.readouterr()
-    sentence = [line for line in err.splitlines() if line.startswith('error: ')]
-    assert exit_.value.code == 2
-    assert out == ''
-    assert len(sentence) == 1
-    assert 'Traceback' not in err
-    return sentence[0].removeprefix('error: ')
+
+    def run(*arguments):
+        code, out, err = run_command(main, *arguments)
+        sentence = [line for line in err.splitlines() if line.startswith('error: ')]
+        assert code == 2
+        assert out == ''
+        assert len(sentence) == 1
+        assert 'Traceback' not in err
+        return sentence[0].removeprefix('error: ')
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -107,71 +109,71 @@ def fails(capsys, monkeypatch, *arguments):
         ),
     ],
 )
-def test_a_bad_flag(corpus, capsys, monkeypatch, flag, sentence):
+def test_a_bad_flag(fails, corpus, flag, sentence):
     if sentence is None:
         assert command.load_config('config.py', [flag]).model.d_model == 10
         return
-    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run', flag)
+    said = fails('--config=config.py', '--workdir=run', flag)
     assert sentence in said
     assert not (corpus / 'run').exists()
 
 
-def test_the_two_files_differ_in_length(corpus, capsys, monkeypatch):
+def test_the_two_files_differ_in_length(fails, corpus):
     (corpus / 'train.fr').write_text('un\ndeux\n')
-    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    said = fails('--config=config.py', '--workdir=run')
     assert 'has 30 lines' in said
     assert 'has 2' in said
     assert not (corpus / 'run').exists()
 
 
-def test_text_that_is_not_utf_8(corpus, capsys, monkeypatch):
+def test_text_that_is_not_utf_8(fails, corpus):
     (corpus / 'train.fr').write_bytes(b'le nombre\n' * 29 + 'été'.encode('latin-1') + b'\n')
-    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    said = fails('--config=config.py', '--workdir=run')
     assert 'train.fr' in said
     assert 'line 30' in said
     assert not (corpus / 'run').exists()
 
 
-def test_an_empty_corpus(corpus, capsys, monkeypatch):
+def test_an_empty_corpus(fails, corpus):
     (corpus / 'train.en').write_text('')
     (corpus / 'train.fr').write_text('')
-    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    said = fails('--config=config.py', '--workdir=run')
     assert 'has no sentence pairs' in said
     assert not (corpus / 'run').exists()
 
 
-def test_a_corpus_of_blank_lines(corpus, capsys, monkeypatch):
+def test_a_corpus_of_blank_lines(fails, corpus):
     (corpus / 'train.fr').write_text('\n' * 30)
-    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    said = fails('--config=config.py', '--workdir=run')
     assert 'no training pair with text on both sides' in said
     assert not (corpus / 'run').exists()
 
 
-def test_a_workdir_below_a_file(corpus, capsys, monkeypatch):
-    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=train.en/run')
+def test_a_workdir_below_a_file(fails, corpus):
+    said = fails('--config=config.py', '--workdir=train.en/run')
     assert "workdir='train.en/run' cannot be a folder, since train.en is a file" in said
 
 
-def test_a_workdir_that_is_not_writable(corpus, capsys, monkeypatch):
+def test_a_workdir_that_is_not_writable(fails, corpus, monkeypatch):
     monkeypatch.setattr('os.access', lambda *_: False)  # root may write anywhere
-    said = fails(capsys, monkeypatch, '--config=config.py', '--workdir=run')
+    said = fails('--config=config.py', '--workdir=run')
     assert "workdir='run' is not writable" in said
     assert not (corpus / 'run').exists()
 
 
-def test_a_cache_that_cannot_be_written(corpus, capsys, monkeypatch):
-    said = fails(capsys, monkeypatch, '--config=config.py', '--config.data.cache_dir=train.en')
+def test_a_cache_that_cannot_be_written(fails, corpus):
+    said = fails('--config=config.py', '--config.data.cache_dir=train.en')
     assert said.startswith("the cache 'train.en' cannot be written (")
     assert 'data.cache_dir or $TRANSFORMER_JAX_CACHE' in said
 
 
-def test_devices_that_are_not_there(corpus, capsys, monkeypatch):
+def test_devices_that_are_not_there(fails, corpus, monkeypatch):
     def devices():
         raise RuntimeError("Unable to initialize backend 'cuda'")
 
     monkeypatch.setattr('jax.devices', devices)
     monkeypatch.setenv('JAX_PLATFORMS', 'cuda')
-    said = fails(capsys, monkeypatch, '--config=config.py')
+    said = fails('--config=config.py')
     assert said.startswith("JAX_PLATFORMS='cuda' asks for devices that JAX does not find here (")
 
 
@@ -189,8 +191,8 @@ def test_overrides_of_a_config_with_few_sections(tmp_path):
     assert (config.model.d_ff, config.data.seed) == (64, 3)
 
 
-def test_a_config_that_is_not_there_names_those_that_are(corpus, capsys, monkeypatch):
-    said = fails(capsys, monkeypatch, '--config=confgi.py')
+def test_a_config_that_is_not_there_names_those_that_are(fails, corpus):
+    said = fails('--config=confgi.py')
     assert said == (
         "--config='confgi.py' is not a file (there are 'config.py'): "
         'give the path of a config file.'
@@ -223,19 +225,19 @@ def test_a_config_that_is_not_there_names_those_that_are(corpus, capsys, monkeyp
         ('def get_config(folder):\n    return 5', "--config='bad.py' needs an argument (folder)"),
     ],
 )
-def test_a_bad_config_file(corpus, capsys, monkeypatch, text, sentence):
+def test_a_bad_config_file(fails, corpus, text, sentence):
     (corpus / 'bad.py').write_text(text)
-    said = fails(capsys, monkeypatch, '--config=bad.py')
+    said = fails('--config=bad.py')
     assert sentence in said
 
 
-def test_an_argument_that_the_config_does_not_take(corpus, capsys, monkeypatch):
-    said = fails(capsys, monkeypatch, '--config=config.py:folder')
+def test_an_argument_that_the_config_does_not_take(fails, corpus):
+    said = fails('--config=config.py:folder')
     assert "--config='config.py' takes no argument, but got 'folder'." in said
 
 
-def test_no_config(capsys, monkeypatch):
-    said = fails(capsys, monkeypatch)
+def test_no_config(fails):
+    said = fails()
     assert 'the following arguments are required: --config' in said
 
 

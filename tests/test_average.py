@@ -1,0 +1,62 @@
+"""The command `average`."""
+
+import re
+
+import pytest
+from trained_run import TEXTS
+
+from transformer_jax import average, evaluate
+from transformer_jax.errors import UserError
+from transformer_jax.trainer import train
+from transformer_jax.translator import Translator
+from transformer_jax.workdir import Workdir
+
+
+def test_the_mean_of_named_checkpoints_translates_like_them(run_command, workdir, tmp_path):
+    output = tmp_path / 'mean'
+    arguments = ['--workdir', workdir, '--output', output, '--steps', '60']
+    code, out, _ = run_command(average, *arguments)
+    assert (code, out) == (0, f'{output} holds the mean of steps [60]\n')
+    found, wanted = Translator.load(output), Translator.load(workdir, steps=[60])
+    assert found(TEXTS, n_best=2) == wanted(TEXTS, n_best=2)
+
+
+def test_a_mean_is_scored_but_not_trained(run_command, workdir, tmp_path):
+    output = tmp_path / 'mean'
+    run_command(average, '--workdir', workdir, '--output', output)
+    code, out, _ = run_command(evaluate, '--workdir', output)
+    test = Workdir(workdir).read_results()['test']  # of the mean of the same two
+    assert (code, out.splitlines()[0].split()[1]) == (0, f'{test["bleu"]:.2f}')
+    config = Workdir(output).read_config()[0]
+    with pytest.raises(UserError, match='holds averaged weights, which cannot be trained'):
+        train(config, output)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'sentence'),
+    [
+        (['--steps', '60,90'], 'are not all saved in .*: choose among 60, 120'),
+        (['--steps', '60,60'], "--steps='60,60' names a step twice"),
+        (['--steps', 'all'], "--steps='all' must be numbers of steps"),
+        (['--steps', '60', '--average', 'best'], '--steps names the checkpoints'),
+        (['--checkpoints', '0'], 'checkpoints=0 must be 1 or more'),
+    ],
+)
+def test_a_mistake(run_command, workdir, tmp_path, arguments, sentence):
+    output = tmp_path / 'mean'
+    code, out, err = run_command(average, '--workdir', workdir, '--output', output, *arguments)
+    assert (code, out, err.count('\n')) == (2, '', 1)
+    assert re.search(sentence, err)
+    assert not output.exists()
+
+
+def test_a_mean_has_no_best(run_command, workdir, tmp_path):
+    run_command(average, '--workdir', workdir, '--output', tmp_path / 'mean')
+    with pytest.raises(UserError, match='has no checkpoint with a dev BLEU, by which to choose'):
+        Translator.load(tmp_path / 'mean', average='best')
+
+
+def test_nothing_is_averaged_over_a_folder_that_is_there(run_command, workdir):
+    arguments = ['--workdir', workdir, '--output', workdir]
+    code, _, err = run_command(average, *arguments)
+    assert code == 2 and 'exists already' in err

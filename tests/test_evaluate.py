@@ -1,0 +1,90 @@
+"""The command `evaluate`."""
+
+import json
+import shutil
+
+import pytest
+from trained_run import TEXTS
+
+from transformer_jax import evaluate
+from transformer_jax.workdir import Workdir
+
+
+def test_it_scores_the_test_set_as_the_run_did(run_command, workdir):
+    code, out, _ = run_command(evaluate, '--workdir', workdir)
+    test = Workdir(workdir).read_results()['test']
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0][:3] == ['BLEU', f'{test["bleu"]:.2f}', '±']
+    assert lines[0][4].replace('|bs:1000|seed:12345', '') == test['bleu_signature']
+    assert lines[1][:2] == ['chrF2', f'{test["chrf"]:.2f}']
+    assert f'perplexity   {test["perplexity"]:.4f} per token ({test["tokens"]:,})' in out
+    assert 'log-probability / ((5 + length) / 6)^0.6' in out
+
+
+def test_it_scores_the_dev_set(run_command, workdir):
+    code, out, _ = run_command(evaluate, '--workdir', workdir, '--split', 'dev')
+    dev = Workdir(workdir).read_config()[0].data.dev_size
+    assert code == 0
+    assert f'sentences    {dev}, 1 reference(s)' in out
+
+
+def test_it_notices_that_a_set_has_changed(run_command, workdir, tmp_path):
+    run_of = shutil.copytree(workdir, tmp_path / 'run')
+    saved = json.loads((run_of / 'config.json').read_text())
+    saved['split_fingerprints']['dev'] = 'that of another'
+    (run_of / 'config.json').write_text(json.dumps(saved))
+    arguments = ['--workdir', run_of, '--split', 'dev']
+    code, out, err = run_command(evaluate, *arguments)
+    assert (code, out) == (2, '')
+    assert 'its dev set has changed since its run began: restore the corpus' in err
+
+
+def test_it_takes_a_set_of_the_run_or_files(run_command, workdir):
+    arguments = ['--workdir', workdir, '--split', 'dev', '--source', 'x', '--reference', 'x']
+    code, _, err = run_command(evaluate, *arguments)
+    assert code == 2
+    assert "--split names one of the run's own sets" in err
+
+
+def test_it_scores_files(run_command, workdir, translator, tmp_path):
+    (tmp_path / 'source').write_text('\n'.join(TEXTS) + '\n')
+    (tmp_path / 'reference').write_text('\n'.join(translator(TEXTS)) + '\n', encoding='utf-8')
+    code, out, _ = run_command(
+        evaluate,
+        '--workdir', workdir,
+        '--source', tmp_path / 'source', '--reference', tmp_path / 'reference',
+    )  # fmt: skip
+    assert code == 0
+    assert 'chrF2                             100.00' in out  # BLEU needs four words in a row
+
+
+def test_it_takes_several_references(run_command, workdir, translator, tmp_path):
+    (tmp_path / 'source').write_text('\n'.join(TEXTS) + '\n')
+    (tmp_path / 'right').write_text('\n'.join(translator(TEXTS)) + '\n', encoding='utf-8')
+    (tmp_path / 'wrong').write_text('x\n' * len(TEXTS))
+    code, out, _ = run_command(
+        evaluate,
+        '--workdir', workdir, '--source', tmp_path / 'source',
+        '--reference', tmp_path / 'wrong', tmp_path / 'right',
+    )  # fmt: skip
+    assert code == 0
+    assert 'chrF2                             100.00' in out
+    assert 'nrefs:2' in out
+    # 'x' and the end of each sentence.
+    assert f'per word ({2 * len(TEXTS)})' in out
+
+
+@pytest.mark.parametrize(
+    ('reference', 'sentence'),
+    [('one\n', 'has 2 lines but --reference='), (None, '--source and --reference belong together')],
+)
+def test_a_mistake(run_command, workdir, tmp_path, reference, sentence):
+    (tmp_path / 'source').write_text('one\ntwo\n')
+    arguments = ['--workdir', workdir, '--source', tmp_path / 'source']
+    if reference is not None:
+        (tmp_path / 'reference').write_text(reference)
+        arguments += ['--reference', tmp_path / 'reference']
+    code, out, err = run_command(evaluate, *arguments)
+    assert (code, out) == (2, '')
+    assert sentence in err

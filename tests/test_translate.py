@@ -1,0 +1,98 @@
+"""The command `translate`: lines in, lines out."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from trained_run import TEXTS
+
+from transformer_jax import translate
+
+
+def test_lines_out_are_as_lines_in(run_command, workdir, translator):
+    lines = [TEXTS[1], '', TEXTS[0], TEXTS[2]]
+    code, out, _ = run_command(translate, '--workdir', workdir, stdin='\n'.join(lines).encode())
+    assert code == 0
+    assert out.split('\n') == [*translator(lines), '']
+
+
+def test_files_and_line_ends(run_command, workdir, translator, tmp_path):
+    # A line separator inside a sentence does not end its line; a carriage return does not count.
+    (tmp_path / 'in').write_bytes(f'{TEXTS[0]}\r\nThe\u2028cat\n'.encode())
+    code, out, _ = run_command(
+        translate,
+        '--workdir', workdir, '--input', tmp_path / 'in', '--output', tmp_path / 'out',
+    )  # fmt: skip
+    assert (code, out) == (0, '')
+    written = (tmp_path / 'out').read_text(encoding='utf-8').split('\n')
+    assert written == [translator(TEXTS[0]), translator('The\u2028cat'), '']
+
+
+def test_n_best_with_scores(run_command, workdir, translator):
+    _, out, _ = run_command(
+        translate,
+        '--workdir', workdir, '--n_best', 2, '--scores', stdin=TEXTS[0].encode(),
+    )  # fmt: skip
+    best = translator(TEXTS[0], n_best=2)
+    assert out == ''.join(f'{one.score:.4f}\t{one.text}\n' for one in best)
+
+
+def test_bad_utf_8_names_the_line_and_keeps_the_old_output(run_command, workdir, tmp_path):
+    (tmp_path / 'in').write_bytes(b'The cat.\n\xff\n')
+    (tmp_path / 'out').write_text('kept')
+    code, _, err = run_command(
+        translate,
+        '--workdir', workdir, '--input', tmp_path / 'in', '--output', tmp_path / 'out',
+    )  # fmt: skip
+    assert code == 2
+    assert err.startswith('error: ')
+    assert 'line 2: not valid UTF-8' in err
+    assert (tmp_path / 'out').read_text() == 'kept'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['in', 'out']
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(run_command, workdir, tmp_path):
+    (tmp_path / 'target').write_text('old')
+    (tmp_path / 'link').symlink_to('target')
+    arguments = ['--workdir', workdir, '--output', tmp_path / 'link']
+    run_command(translate, *arguments, stdin=b'\n')
+    assert (tmp_path / 'link').is_symlink()
+    assert (tmp_path / 'target').read_text() == '\n'
+
+
+def test_a_pipe_stays_one(run_command, workdir, tmp_path):
+    os.mkfifo(tmp_path / 'pipe')
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / 'pipe').read_text)
+        arguments = ['--workdir', workdir, '--output', tmp_path / 'pipe']
+        run_command(translate, *arguments, stdin=b'\n\n')
+        assert read.result() == '\n\n'
+    assert (tmp_path / 'pipe').is_fifo()
+
+
+def test_a_full_disk_is_said(run_command, workdir):
+    arguments = ['--workdir', workdir, '--output', '/dev/full']
+    code, _, err = run_command(translate, *arguments, stdin=b'\n')
+    assert code == 2
+    assert "--output='/dev/full' cannot be written (No space left on device)" in err
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'sentence'),
+    [
+        (['--workdir', 'nowhere', '--top_k', '5'], '--top_k=5 is of --sample, which is not given'),
+        (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' is of somebody who has no"),
+        (['--workdir', 'nowhere'], "workdir='nowhere' holds no trained model"),
+        (['--workdir', 'nowhere', '--input', 'no'], "--input='no' cannot be read (No such file"),
+        (['--workdir', 'nowhere', '--sample', '--top_p', '2'], 'top_p=2.0 must be greater than 0'),
+        (['--workdir', 'nowhere', '--bean_size', '2'], 'unrecognized arguments: --bean_size'),
+        ([], 'the following arguments are required: --workdir'),
+    ],
+)
+def test_a_mistake(run_command, monkeypatch, tmp_path, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run_command(translate, *arguments)
+    assert (code, out) == (2, '')
+    assert err.startswith('error: ')
+    assert err.count('\n') == 1
+    assert sentence in err
