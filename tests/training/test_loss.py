@@ -46,9 +46,27 @@ def test_sums_add():
 
 def test_divergence_by_hand():
     # P = (0.5, 0.5), Q = (0.9, 0.1): the mean of KL(P || Q) and KL(Q || P).
-    p, q = (jnp.log(jnp.array([[row, row]])) for row in ([0.5, 0.5], [0.9, 0.1]))
+    p, q = (jnp.log(jnp.array([row, row])) for row in ([0.5, 0.5], [0.9, 0.1]))
     forth = 0.5 * np.log(0.5 / 0.9) + 0.5 * np.log(0.5 / 0.1)
     back = 0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5)
-    found = symmetric_divergence(p, q, jnp.array([[1, 0]]))  # the second position is padding
+    padded = jnp.array([[1, 0]])  # the second position counts for nothing
+    found = symmetric_divergence(jnp.stack([p, q]), padded)
     assert float(found) == pytest.approx((forth + back) / 2, rel=1e-5)
-    assert float(symmetric_divergence(p, p, jnp.array([[1, 1]]))) == 0.0
+    assert float(symmetric_divergence(jnp.stack([p, p]), padded)) == 0.0
+
+
+def test_the_gradient_of_the_divergence_is_that_of_its_formula():
+    logits = jax.random.normal(jax.random.key(0), (6, 4, 5))  # three sentences, two passes each
+    targets = jnp.array([[1, 2, 3, 4], [1, 2, 0, 0], [0, 0, 0, 0]])
+
+    def formula(logits):
+        log_p, log_q = (jax.nn.log_softmax(x) for x in (logits[::2], logits[1::2]))
+        terms = jnp.exp(log_p) * (log_p - log_q) + jnp.exp(log_q) * (log_q - log_p)
+        return jnp.sum(terms * (targets != 0)[..., None]) / 2
+
+    found, wanted = (
+        jax.value_and_grad(lambda x, f=f: 3.0 * f(x))(logits)
+        for f in (lambda x: symmetric_divergence(x, targets), formula)
+    )
+    assert float(found[0]) == pytest.approx(float(wanted[0]), rel=1e-5)
+    np.testing.assert_allclose(found[1], wanted[1], atol=1e-6)

@@ -58,22 +58,52 @@ def label_smoothed_loss(
     )
 
 
-def symmetric_divergence(
-    logits: jax.Array, other_logits: jax.Array, targets: jax.Array
-) -> jax.Array:
+@jax.custom_vjp
+def symmetric_divergence(logits: jax.Array, targets: jax.Array) -> jax.Array:
     """(KL(P || Q) + KL(Q || P)) / 2, summed over real targets (Liang et al., 2021, equation 3).
 
+    Its gradient is worked out from the logits again: JAX would keep three float32 arrays as large
+    as they are.
+
     Args:
-      logits: [B, T, V], of P.
-      other_logits: [B, T, V], of Q.
+      logits: [2B, T, V]; rows 2i and 2i + 1 are P and Q of sentence i.
       targets: [B, T] int32 ids; 0 is padding and counts for nothing.
 
     Returns:
       [] float32, in nats.
     """
-    log_p_BTV, log_q_BTV = (
-        jax.nn.log_softmax(x.astype(jnp.float32), axis=-1) for x in (logits, other_logits)
+    return _divergence_forward(logits, targets)[0]
+
+
+def _log_probs_and_others(
+    logits: jax.Array, normalizer_B2T: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """[B, 2, T, V] log-probabilities of each pass, and of the other one."""
+    pairs_B2TV = logits.astype(jnp.float32).reshape(*normalizer_B2T.shape, -1)
+    log_p_B2TV = pairs_B2TV - normalizer_B2T[..., None]
+    return log_p_B2TV, log_p_B2TV[:, ::-1]
+
+
+def _divergence_forward(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, tuple]:
+    normalizer_B2T = jax.nn.logsumexp(logits.astype(jnp.float32), axis=-1).reshape(
+        len(targets), 2, -1
     )
-    # KL(P || Q) + KL(Q || P) = sum of (p - q) (log p - log q).
-    terms_BTV = (jnp.exp(log_p_BTV) - jnp.exp(log_q_BTV)) * (log_p_BTV - log_q_BTV)
-    return jnp.sum(jnp.where((targets != 0)[..., None], terms_BTV, 0.0)) / 2
+    log_p_B2TV, log_q_B2TV = _log_probs_and_others(logits, normalizer_B2T)
+    kl_B2T = jnp.sum(jnp.exp(log_p_B2TV) * (log_p_B2TV - log_q_B2TV), axis=-1)
+    real_B1T = (targets != 0)[:, None]
+    divergence = jnp.sum(jnp.where(real_B1T, kl_B2T, 0.0)) / 2
+    return divergence, (logits, targets, normalizer_B2T, kl_B2T)
+
+
+def _divergence_backward(residuals: tuple, gradient: jax.Array) -> tuple[jax.Array, None]:
+    logits, targets, normalizer_B2T, kl_B2T = residuals
+    log_p_B2TV, log_q_B2TV = _log_probs_and_others(logits, normalizer_B2T)
+    p_B2TV, q_B2TV = jnp.exp(log_p_B2TV), jnp.exp(log_q_B2TV)
+    # By P's logits, KL(P || Q) has the gradient p (log p - log q - KL) and KL(Q || P) has p - q.
+    by_logits_B2TV = p_B2TV * (log_p_B2TV - log_q_B2TV - kl_B2T[..., None]) + p_B2TV - q_B2TV
+    real_B1T1 = (targets != 0)[:, None, :, None]
+    scaled_B2TV = jnp.where(real_B1T1, by_logits_B2TV * (gradient / 2), 0.0)
+    return scaled_B2TV.reshape(logits.shape).astype(logits.dtype), None
+
+
+symmetric_divergence.defvjp(_divergence_forward, _divergence_backward)

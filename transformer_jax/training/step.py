@@ -71,9 +71,7 @@ def train_step(
             if not r_drop:
                 return sums.loss / tokens, sums
             sums = LossSums(sums.loss / 2, sums.nll / 2, sums.tokens // 2)
-            divergence = symmetric_divergence(
-                logits_BTV[::2], logits_BTV[1::2], part['target'][::2]
-            )
+            divergence = symmetric_divergence(logits_BTV, part['target'][::2])
             return (sums.loss + r_drop / 2 * divergence) / tokens, sums
 
         return jax.grad(share_of_mean_loss, has_aux=True)(state.params)
