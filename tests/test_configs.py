@@ -14,6 +14,7 @@ ARGUMENTS = {
     'multi30k_fr': 'data',
     'multi30k_tok': 'data',
     'multi30k_tok_regularised': 'data',
+    'multi30k_tok_wide': 'data',
     'tatoeba': 'data',
     'table3': 'base',
 }
