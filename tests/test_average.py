@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from trained_run import TEXTS
+from tiny_run import TEXTS
 
 from transformer_jax import average, evaluate
 from transformer_jax.errors import UserError

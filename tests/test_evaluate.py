@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from trained_run import TEXTS
+from tiny_run import TEXTS
 
 from transformer_jax import evaluate
 from transformer_jax.workdir import Workdir

@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from trained_run import TEXTS
+from tiny_run import TEXTS
 
 from transformer_jax import translate
 

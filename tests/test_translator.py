@@ -6,7 +6,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from trained_run import TEXTS
+from tiny_run import TEXTS
 
 from transformer_jax.config import Config, MeshConfig
 from transformer_jax.errors import UserError

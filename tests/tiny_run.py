@@ -1,4 +1,4 @@
-"""A run small enough to be stopped, killed and compared many times."""
+"""Runs small enough to be stopped, killed, compared and translated with many times."""
 
 import os
 
@@ -34,11 +34,30 @@ TINY = {
     },
     'decode': {'beam_size': 2, 'average_checkpoints': 2, 'max_extra_length': 2},
 }
+# What the run of `trained` is given to translate.
+TEXTS = [
+    'The cat sleeps.',
+    'A brown dog ate the apple near the old table because it was good.',
+    'Where is the house?',
+    'The teacher and the doctor are reading a book.',
+    'The cat sleeps.',
+]
 
 
 def tiny(**changes):
     return Config.from_mapping(
         {section: TINY.get(section, {}) | changes.get(section, {}) for section in {*TINY, *changes}}
+    )
+
+
+def trained():
+    """A config whose run learns enough for its outputs to differ from text to text."""
+    return tiny(
+        model={'d_model': 32, 'd_ff': 64},
+        data={'train_size': 2000, 'vocab_size': 500, 'tokens_per_batch': 1024, 'num_buckets': 1},
+        optimizer={'warmup_steps': 60},
+        train={'steps': 120, 'eval_every': 120, 'checkpoint_every': 60},
+        decode={'beam_size': 4, 'max_extra_length': 10},
     )
 
 

@@ -49,10 +49,10 @@ def test_divergence_by_hand():
     p, q = (jnp.log(jnp.array([row, row])) for row in ([0.5, 0.5], [0.9, 0.1]))
     forth = 0.5 * np.log(0.5 / 0.9) + 0.5 * np.log(0.5 / 0.1)
     back = 0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5)
-    padded = jnp.array([[1, 0]])  # the second position counts for nothing
-    found = symmetric_divergence(jnp.stack([p, q]), padded)
+    # The second position is padding.
+    found = symmetric_divergence(jnp.stack([p, q]), jnp.array([[1, 0]]))
     assert float(found) == pytest.approx((forth + back) / 2, rel=1e-5)
-    assert float(symmetric_divergence(jnp.stack([p, p]), padded)) == 0.0
+    assert float(symmetric_divergence(jnp.stack([p, p]), jnp.array([[1, 1]]))) == 0.0
 
 
 def test_the_gradient_of_the_divergence_is_that_of_its_formula():
