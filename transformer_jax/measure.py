@@ -35,6 +35,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.flops import training_flops
 from transformer_jax.metrics import read_metrics
 from transformer_jax.model import Transformer
+from transformer_jax.model.gradients import matmul
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.preflight import Program, compile_steps, initial_state
 from transformer_jax.search import Searcher
@@ -85,7 +86,7 @@ def matrix_ceiling(config: Config, mesh: Mesh, seconds: float = 2.0) -> float:
     @jax.jit
     def products(a: jax.Array, b: jax.Array) -> jax.Array:
         for _ in range(count):
-            a = jnp.einsum('gij,gjk->gik', a, b)
+            a = jax.vmap(matmul)(a, b)
         return a
 
     taken = repeated(lambda: jax.block_until_ready(products(a, b)), seconds=seconds)

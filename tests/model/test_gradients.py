@@ -1,4 +1,6 @@
-"""Gradients that suit GPUs: what is multiplied in which dtype, and sums in one order only."""
+"""Gradients that suit the device: what is multiplied in which dtype and order, and summed how."""
+
+import functools
 
 import jax
 import jax.extend
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 from transformer_jax.model import gradients
-from transformer_jax.model.gradients import float32_einsum, sum_rows, take_rows
+from transformer_jax.model.gradients import float32_einsum, matmul, sum_rows, take_rows
 
 
 def normal(seed, *shape, dtype=jnp.float32):
@@ -15,14 +17,20 @@ def normal(seed, *shape, dtype=jnp.float32):
 
 
 def products(function, *arguments):
-    """Dtypes of all matrix products of a function's gradient: what goes in, what comes out."""
+    """All matrix products of a function's gradient: dtypes of what goes in and what comes out."""
+    return [
+        tuple(variable.aval.dtype.name for variable in (*equation.invars, *equation.outvars))
+        for equation in product_equations(function, *arguments)
+    ]
+
+
+def product_equations(function, *arguments):
     found = []
 
     def look(jaxpr):
         for equation in jaxpr.eqns:
             if equation.primitive.name == 'dot_general':
-                variables = *equation.invars, *equation.outvars
-                found.append(tuple(variable.aval.dtype.name for variable in variables))
+                found.append(equation)
             for inner in jax.extend.core.jaxprs_in_params(equation.params):
                 look(inner)
 
@@ -54,6 +62,59 @@ def test_the_gradients_are_those_of_einsum(dtype, tolerance):
     for gradient, wanted in zip(mine, expected, strict=True):
         assert gradient.dtype == dtype
         np.testing.assert_allclose(gradient.astype(jnp.float32), wanted, atol=tolerance * 4)
+
+
+WIDER, NARROWER = (12, 4, 7), (12, 7, 4)  # P, K, N
+
+
+def matrices(shape, transposed, dtype):
+    positions, inner, outer = shape
+    kernel = normal(1, inner, outer, dtype=dtype)
+    return normal(0, positions, inner, dtype=dtype), kernel.T if transposed else kernel
+
+
+@pytest.mark.parametrize('transposed', [False, True])
+@pytest.mark.parametrize('shape', [WIDER, NARROWER])
+@pytest.mark.parametrize('dtype, tolerance', [('float32', 1e-5), ('bfloat16', 0.1)])
+def test_matmul_and_its_gradients_are_those_of_the_operator(shape, transposed, dtype, tolerance):
+    x, kernel = matrices(shape, transposed, dtype)
+    weight = normal(2, shape[0], shape[2])
+
+    def loss(product):
+        return lambda x, kernel: jnp.sum(jnp.sin(product(x, kernel)) * weight)
+
+    def exact(x, kernel):
+        return x @ (kernel.T if transposed else kernel)
+
+    ours = functools.partial(matmul, transposed=transposed, to_float32=True)
+    mine = jax.jit(jax.value_and_grad(loss(ours), (0, 1)))(x, kernel)
+    wanted = jax.value_and_grad(loss(exact), (0, 1))(*(a.astype(jnp.float32) for a in (x, kernel)))
+    assert [gradient.dtype for gradient in mine[1]] == [dtype, dtype]
+    for got, expected in zip(jax.tree.leaves(mine), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(np.float32(got), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_matmul_rounds_to_the_dtype_it_is_given(dtype):
+    x, kernel = matrices(WIDER, False, dtype)
+    rounded, exact = matmul(x, kernel), matmul(x, kernel, to_float32=True)
+    assert rounded.dtype == dtype and exact.dtype == jnp.float32
+    np.testing.assert_array_equal(rounded, exact.astype(dtype))
+
+
+@pytest.mark.parametrize('transposed', [False, True])
+@pytest.mark.parametrize('shape', [WIDER, NARROWER])
+def test_on_a_cpu_products_of_bfloat16_are_of_the_kind_that_xla_has(shape, transposed):
+    arguments = matrices(shape, transposed, 'bfloat16')
+    equations = product_equations(
+        lambda x, kernel: jnp.sum(jnp.sin(matmul(x, kernel, transposed=transposed))), *arguments
+    )
+    assert len(equations) == 3
+    for equation in equations:
+        (left, _), _ = equation.params['dimension_numbers']
+        assert left == (1,), 'the first matrix would have to be transposed'
+        dtypes = [variable.aval.dtype.name for variable in (*equation.invars, *equation.outvars)]
+        assert dtypes == ['bfloat16', 'bfloat16', 'float32']
 
 
 @pytest.mark.parametrize('count', [1, 2, 7, 64])

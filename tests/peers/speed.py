@@ -40,7 +40,8 @@ PEERS = {
 class Work:
     """Random sentences to train on, or to translate to outputs of `length` tokens with a beam of 4.
 
-    Trained with dropout 0.1, label smoothing 0.1 and Adam(0.9, 0.98), in float32.
+    Trained with dropout 0.1, label smoothing 0.1 and Adam(0.9, 0.98); matrix products are in
+    `model.dtype`.
     """
 
     kind: str
@@ -74,8 +75,8 @@ class Work:
             yield np.stack([np.pad(ids, (0, longest - len(ids))) for ids in some]).astype(np.int32)
 
 
-TINY = ModelConfig(num_layers=4, d_model=128, d_ff=256, num_heads=4, dtype='float32')
-BASE = ModelConfig(dtype='float32')
+TINY = ModelConfig(num_layers=4, d_model=128, d_ff=256, num_heads=4)
+BASE = ModelConfig()
 WORKS = {
     'train_tiny': Work('train', TINY, 10_000, 128, 32, repeats=5),
     'train_base': Work('train', BASE, 32_000, 32, 32, repeats=2),
@@ -96,6 +97,12 @@ def main():
         '--option', default='', help="the peer's own: for decoding, how many sentences at a time"
     )
     parser.add_argument(
+        '--dtype',
+        choices=('float32', 'bfloat16'),
+        default='float32',
+        help='of matrix products when training, and of ours when decoding (default: float32)',
+    )
+    parser.add_argument(
         '--peer_python',
         default=sys.executable,
         help='what the peer is run with (default: the same)',
@@ -110,6 +117,7 @@ def main():
     flags = parser.parse_args()
     module, kinds = PEERS[flags.peer]
     work = WORKS[flags.work]
+    work = dataclasses.replace(work, model=dataclasses.replace(work.model, dtype=flags.dtype))
     if work.kind not in kinds:
         parser.error(f'{flags.peer} has no script for {work.kind}, only for {kinds}.')
     if flags.worker:
@@ -120,7 +128,7 @@ def main():
     huge = {'ours': True, flags.peer: not flags.small_pages}
     workers = {name: Worker(modules[name], pythons[name], huge[name]) for name in modules}
     print(
-        f'{flags.work} with {os.cpu_count()} cores, {platform.machine()}, '
+        f'{flags.work} in {flags.dtype} with {os.cpu_count()} cores, {platform.machine()}, '
         f'{time.strftime("%Y-%m-%d")}: ' + ', '.join(worker.versions for worker in workers.values())
     )
     ratios = []

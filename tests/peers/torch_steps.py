@@ -14,7 +14,9 @@ def trainer(work, loss, parameters):
     def run():
         for _ in range(work.repeats):
             optimizer.zero_grad()
-            loss(source, target).backward()
+            with torch.autocast('cpu', torch.bfloat16, enabled=work.model.dtype == 'bfloat16'):
+                mean = loss(source, target)
+            mean.backward()
             optimizer.step()
         return work.repeats * target.numel()
 

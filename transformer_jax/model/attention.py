@@ -10,7 +10,7 @@ from flax import linen as nn
 from jax import lax
 
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import float32_einsum
+from transformer_jax.model.gradients import float32_einsum, matmul
 from transformer_jax.model.layout import Layout
 
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
@@ -227,7 +227,7 @@ class MultiHeadAttention(nn.Module):
             kernel_DNH = self.layout(kernel_DNH.astype(self.dtype), 'DNH')
             # As one product of matrices: with the letters apart XLA's gradients are slower on CPUs.
             x_PD = x_BTD.astype(self.dtype).reshape(-1, model_size)
-            heads = x_PD @ kernel_DNH.reshape(model_size, -1)
+            heads = matmul(x_PD, kernel_DNH.reshape(model_size, -1))
             x_BTNH = heads.reshape(*x_BTD.shape[:2], *shape[1:])
             if self.use_bias:
                 bias_NH = self.param(f'{name}_bias', nn.initializers.zeros, shape[1:], jnp.float32)
@@ -266,7 +266,7 @@ class MultiHeadAttention(nn.Module):
         kernel_NHD = self.param('output', init, shape, jnp.float32)
         kernel_NHD = self.layout(kernel_NHD.astype(self.dtype), 'NHD')
         heads = output_BTNH.reshape(-1, self.num_heads * value_size)
-        out_PD = heads @ kernel_NHD.reshape(-1, model_size)
+        out_PD = matmul(heads, kernel_NHD.reshape(-1, model_size))
         if self.use_bias:
             bias_D = self.param('output_bias', nn.initializers.zeros, (model_size,), jnp.float32)
             out_PD += bias_D[None].astype(self.dtype)

@@ -1,6 +1,7 @@
-"""Operations as JAX has them, with gradients that suit GPUs better than its own."""
+"""Operations as JAX has them, with gradients that suit GPUs and CPUs better than its own."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,62 @@ def _float32_einsum_backward(subscripts, inputs, gradient):
 
 
 _float32_einsum.defvjp(_float32_einsum_forward, _float32_einsum_backward)
+
+
+def matmul(
+    x: jax.Array, kernel: jax.Array, *, transposed: bool = False, to_float32: bool = False
+) -> jax.Array:
+    """`x @ kernel`; in bfloat16 on CPUs that have products of it (AMX), several times as fast.
+
+    There XLA would multiply in float32, unless the product comes in float32 and no matrix, it
+    included, has to be transposed but the second.
+
+    Args:
+      x: [P, K], float32 or bfloat16.
+      kernel: [K, N], of the same dtype.
+      transposed: `kernel` is [N, K].
+      to_float32: the sums stay float32; otherwise they are rounded to the dtype of `x`.
+
+    Returns:
+      [P, N].
+    """
+    if x.dtype == jnp.bfloat16 and jax.default_backend() == 'cpu':
+        product_PN = _cpu_matmul(transposed, x, kernel)
+        return product_PN if to_float32 else product_PN.astype(x.dtype)
+    subscripts = 'PK,NK->PN' if transposed else 'PK,KN->PN'
+    return (float32_einsum if to_float32 else jnp.einsum)(subscripts, x, kernel)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _cpu_matmul(transposed: bool, x: jax.Array, kernel: jax.Array) -> jax.Array:
+    return lax.dot_general(
+        x, kernel, (((1,), (int(transposed),)), ((), ())), preferred_element_type=jnp.float32
+    )
+
+
+def _cpu_matmul_forward(transposed, x, kernel):
+    return _cpu_matmul(transposed, x, kernel), (x, kernel)
+
+
+def _cpu_matmul_backward(transposed, inputs, gradient):
+    (x_PK, kernel), gradient_PN = inputs, gradient.astype(inputs[0].dtype)
+    of_x_PK = _cpu_matmul(not transposed, gradient_PN, kernel)
+    if x_PK.size <= gradient_PN.size:
+        is_NK, of_kernel = False, _cpu_matmul(False, _turned(x_PK), gradient_PN)
+    else:
+        is_NK, of_kernel = True, _cpu_matmul(False, _turned(gradient_PN), x_PK)
+    of_kernel = of_kernel.astype(kernel.dtype)
+    return of_x_PK.astype(x_PK.dtype), of_kernel if is_NK == transposed else _turned(of_kernel)
+
+
+_cpu_matmul.defvjp(_cpu_matmul_forward, _cpu_matmul_backward)
+
+
+def _turned(x_AB: jax.Array) -> jax.Array:
+    """`x_AB.T`, written so that XLA does not make it a part of the product it is for."""
+    rows, columns = x_AB.shape
+    part = math.gcd(rows, 8)
+    return x_AB.reshape(-1, part, columns).transpose(2, 0, 1).reshape(columns, rows)
 
 
 def take_rows(table: jax.Array, indices: jax.Array) -> jax.Array:

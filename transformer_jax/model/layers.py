@@ -11,6 +11,7 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
+from transformer_jax.model.gradients import matmul
 from transformer_jax.model.layout import Layout
 
 _logger = logging.getLogger('transformer_jax')
@@ -92,7 +93,11 @@ class FeedForward(nn.Module):
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
         """
         dense = functools.partial(
-            nn.Dense, dtype=self.dtype, kernel_init=nn.initializers.xavier_uniform()
+            nn.Dense,
+            dtype=self.dtype,
+            kernel_init=nn.initializers.xavier_uniform(),
+            # Both are matrices: what else it is given says how any two arrays are multiplied.
+            dot_general=lambda x_PC, kernel_CE, *_, **__: matmul(x_PC, kernel_CE),
         )
         x_PD = x.reshape(-1, x.shape[-1])
         hidden_PF = _ACTIVATIONS[self.activation](dense(self.d_ff, name='inner')(x_PD))

@@ -1,5 +1,6 @@
 """The whole Transformer (paper, figure 1)."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, padding_mask
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import float32_einsum, take_rows
+from transformer_jax.model.gradients import matmul, take_rows
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
@@ -331,7 +332,8 @@ class Transformer(nn.Module):
         dtype = compute_dtype(self.config)
         # Positions in a row (P): with batch and time apart XLA multiplies matrices a third slower.
         x_GPD = self._in_groups(x_BTD.astype(dtype).reshape(-1, x_BTD.shape[-1]))
-        logits_GPV = float32_einsum('GPD,GVD->GPV', x_GPD, self.embedding_GVD.astype(dtype))
+        project = functools.partial(matmul, transposed=True, to_float32=True)
+        logits_GPV = jax.vmap(project)(x_GPD, self.embedding_GVD.astype(dtype))
         logits_BTV = logits_GPV.reshape(*x_BTD.shape[:2], -1)
         if self.config.output_bias:
             logits_BTV += self.output_bias_V[None, None]
