@@ -1,5 +1,6 @@
 """Label-smoothed cross-entropy (paper, section 5.4; Szegedy et al., 2016, section 7)."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -41,21 +42,47 @@ def label_smoothed_loss(
     Returns:
       `LossSums` over all real targets.
     """
-    logits_BTV = logits.astype(jnp.float32)
-    normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
-    # A masked sum, not a lookup: devices that hold a part of the vocabulary each can take it there.
-    is_target_BTV = jnp.arange(logits.shape[-1])[None, None] == targets[..., None]
-    target_BT = jnp.sum(jnp.where(is_target_BTV, logits_BTV, 0.0), axis=-1)
-    nll_BT = normalizer_BT - target_BT
-    # -mean over v of log p(v), without ever making the log-probabilities.
-    uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)
-    loss_BT = (1.0 - label_smoothing) * nll_BT + label_smoothing * uniform_BT
+    loss_BT, nll_BT = _cross_entropies(label_smoothing, logits, targets)
     real_BT = targets != 0
     return LossSums(
         jnp.sum(jnp.where(real_BT, loss_BT, 0.0)),
         jnp.sum(jnp.where(real_BT, nll_BT, 0.0)),
         jnp.sum(real_BT, dtype=jnp.int32),
     )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _cross_entropies(
+    label_smoothing: float, logits: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Label-smoothed cross-entropy and negative log-likelihood, [B, T] each, padding included."""
+    return _cross_entropies_forward(label_smoothing, logits, targets)[0]
+
+
+def _cross_entropies_forward(label_smoothing, logits, targets):
+    logits_BTV = logits.astype(jnp.float32)
+    normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
+    target_BT = jnp.take_along_axis(logits_BTV, targets[..., None], axis=-1)[..., 0]
+    nll_BT = normalizer_BT - target_BT
+    # -mean over v of log p(v), without ever making the log-probabilities.
+    uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)
+    loss_BT = (1.0 - label_smoothing) * nll_BT + label_smoothing * uniform_BT
+    return (loss_BT, nll_BT), (logits, targets, normalizer_BT)
+
+
+def _cross_entropies_backward(label_smoothing, residuals, gradients):
+    logits, targets, normalizer_BT = residuals
+    by_loss_BT1, by_nll_BT1 = (gradient[..., None] for gradient in gradients)
+    probabilities_BTV = jnp.exp(logits.astype(jnp.float32) - normalizer_BT[..., None])
+    is_target_BTV = jnp.arange(logits.shape[-1])[None, None] == targets[..., None]
+    uniform = label_smoothing / logits.shape[-1]
+    by_logits_BTV = (by_loss_BT1 + by_nll_BT1) * probabilities_BTV - by_loss_BT1 * uniform
+    by_target_BT1 = by_loss_BT1 * (1.0 - label_smoothing) + by_nll_BT1
+    by_logits_BTV -= jnp.where(is_target_BTV, by_target_BT1, 0.0)
+    return by_logits_BTV.astype(logits.dtype), None
+
+
+_cross_entropies.defvjp(_cross_entropies_forward, _cross_entropies_backward)
 
 
 @jax.custom_vjp
@@ -75,32 +102,30 @@ def symmetric_divergence(logits: jax.Array, targets: jax.Array) -> jax.Array:
     return _divergence_forward(logits, targets)[0]
 
 
-def _log_probs_and_others(
-    logits: jax.Array, normalizer_B2T: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """[B, 2, T, V] log-probabilities of each pass, and of the other one."""
+def _log_ratios(logits: jax.Array, normalizer_B2T: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """[B, 2, T, V] log-probabilities of each pass, and what they are above those of the other."""
     pairs_B2TV = logits.astype(jnp.float32).reshape(*normalizer_B2T.shape, -1)
-    log_p_B2TV = pairs_B2TV - normalizer_B2T[..., None]
-    return log_p_B2TV, log_p_B2TV[:, ::-1]
+    offset_B2T = normalizer_B2T - normalizer_B2T[:, ::-1]
+    log_ratio_B2TV = pairs_B2TV - pairs_B2TV[:, ::-1] - offset_B2T[..., None]
+    return pairs_B2TV - normalizer_B2T[..., None], log_ratio_B2TV
 
 
-def _divergence_forward(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, tuple]:
-    normalizer_B2T = jax.nn.logsumexp(logits.astype(jnp.float32), axis=-1).reshape(
-        len(targets), 2, -1
-    )
-    log_p_B2TV, log_q_B2TV = _log_probs_and_others(logits, normalizer_B2T)
-    kl_B2T = jnp.sum(jnp.exp(log_p_B2TV) * (log_p_B2TV - log_q_B2TV), axis=-1)
+def _divergence_forward(logits, targets):
+    normalizer_BT = jax.nn.logsumexp(logits.astype(jnp.float32), axis=-1)
+    normalizer_B2T = normalizer_BT.reshape(len(targets), 2, -1)
+    log_p_B2TV, log_ratio_B2TV = _log_ratios(logits, normalizer_B2T)
+    kl_B2T = jnp.sum(jnp.exp(log_p_B2TV) * log_ratio_B2TV, axis=-1)
     real_B1T = (targets != 0)[:, None]
     divergence = jnp.sum(jnp.where(real_B1T, kl_B2T, 0.0)) / 2
     return divergence, (logits, targets, normalizer_B2T, kl_B2T)
 
 
-def _divergence_backward(residuals: tuple, gradient: jax.Array) -> tuple[jax.Array, None]:
+def _divergence_backward(residuals, gradient):
     logits, targets, normalizer_B2T, kl_B2T = residuals
-    log_p_B2TV, log_q_B2TV = _log_probs_and_others(logits, normalizer_B2T)
-    p_B2TV, q_B2TV = jnp.exp(log_p_B2TV), jnp.exp(log_q_B2TV)
-    # By P's logits, KL(P || Q) has the gradient p (log p - log q - KL) and KL(Q || P) has p - q.
-    by_logits_B2TV = p_B2TV * (log_p_B2TV - log_q_B2TV - kl_B2T[..., None]) + p_B2TV - q_B2TV
+    log_p_B2TV, log_ratio_B2TV = _log_ratios(logits, normalizer_B2T)
+    p_B2TV, q_B2TV = jnp.exp(log_p_B2TV), jnp.exp(log_p_B2TV - log_ratio_B2TV)
+    # Of P's logits, KL(P || Q) has the gradient p (log p - log q - KL) and KL(Q || P) has p - q.
+    by_logits_B2TV = p_B2TV * (log_ratio_B2TV - kl_B2T[..., None] + 1.0) - q_B2TV
     real_B1T1 = (targets != 0)[:, None, :, None]
     scaled_B2TV = jnp.where(real_B1T1, by_logits_B2TV * (gradient / 2), 0.0)
     return scaled_B2TV.reshape(logits.shape).astype(logits.dtype), None
