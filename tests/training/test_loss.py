@@ -39,6 +39,24 @@ def test_a_batch_of_padding_has_finite_gradients():
     assert float(jnp.abs(gradient).max()) == 0.0
 
 
+def test_the_gradients_are_those_of_the_formula():
+    logits = jax.random.normal(jax.random.key(0), (2, 3, 5))
+    targets = jnp.array([[1, 4, 0], [2, 0, 0]])
+
+    def formula(logits):
+        log_p = jax.nn.log_softmax(logits)
+        nll = -jnp.sum(log_p * jax.nn.one_hot(targets, 5), axis=-1)
+        loss = 0.8 * nll - 0.2 * jnp.mean(log_p, axis=-1)
+        real = targets != 0
+        return jnp.sum(loss * real), jnp.sum(nll * real)
+
+    def gradient(sums):
+        return jax.grad(lambda x: 3.0 * sums(x)[0] + 0.5 * sums(x)[1])(logits)
+
+    found = gradient(lambda x: label_smoothed_loss(x, targets, 0.2))
+    np.testing.assert_allclose(found, gradient(formula), atol=1e-6)
+
+
 def test_sums_add():
     total = LossSums.zero() + LossSums(jnp.float32(1), jnp.float32(2), jnp.int32(3))
     assert [float(x) for x in total + total] == [2.0, 4.0, 6.0]
