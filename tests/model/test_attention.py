@@ -264,13 +264,16 @@ def test_weights_are_kept_only_for_those_who_ask():
     np.testing.assert_array_equal(weights[:, :, 0, 1:], np.zeros((2, 4, 2)))
 
 
-def test_bfloat16_is_for_the_products_only():
+@pytest.mark.parametrize('backend, heads', [('cpu', 'float32'), ('gpu', 'bfloat16')])
+def test_bfloat16_is_for_the_products_only(monkeypatch, backend, heads):
+    monkeypatch.setattr(jax, 'default_backend', lambda: backend)
     x = normal(0, 2, 9, 8)
     module = MultiHeadAttention(num_heads=2, dtype=jnp.bfloat16)
     variables = parameters(module, x)
     assert {leaf.dtype.name for leaf in jax.tree.leaves(variables)} == {'float32'}
     (output, seen), kept = module.apply(variables, x, mutable=['intermediates'])
-    assert output.dtype == seen.key.dtype == seen.value.dtype == jnp.bfloat16
+    assert output.dtype == jnp.bfloat16
+    assert seen.key.dtype == seen.value.dtype == heads
     (weights,) = kept['intermediates']['attention_weights']
     assert weights.dtype == jnp.float32
     # Weights rounded to bfloat16 would add up to 1 only to about 3 digits.

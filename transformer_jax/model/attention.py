@@ -122,6 +122,14 @@ def cudnn_attention(
     return output_BTNH[:, :length]
 
 
+def heads_dtype(dtype: jnp.dtype) -> jnp.dtype:
+    """The dtype of queries, keys and values where other matrix products are in `dtype`.
+
+    CPUs that have products of bfloat16 are fast at large ones only.
+    """
+    return jnp.float32 if jax.default_backend() == 'cpu' else dtype
+
+
 class KVCache(NamedTuple):
     """Keys and values of positions already seen, of one attention module.
 
@@ -227,11 +235,12 @@ class MultiHeadAttention(nn.Module):
             kernel_DNH = self.layout(kernel_DNH.astype(self.dtype), 'DNH')
             # As one product of matrices: with the letters apart XLA's gradients are slower on CPUs.
             x_PD = x_BTD.astype(self.dtype).reshape(-1, model_size)
-            heads = matmul(x_PD, kernel_DNH.reshape(model_size, -1))
+            to_float32 = heads_dtype(self.dtype) == jnp.float32
+            heads = matmul(x_PD, kernel_DNH.reshape(model_size, -1), to_float32=to_float32)
             x_BTNH = heads.reshape(*x_BTD.shape[:2], *shape[1:])
             if self.use_bias:
                 bias_NH = self.param(f'{name}_bias', nn.initializers.zeros, shape[1:], jnp.float32)
-                x_BTNH += bias_NH[None, None].astype(self.dtype)
+                x_BTNH += bias_NH[None, None].astype(x_BTNH.dtype)
             return self.layout(x_BTNH, 'BTNH')
 
         query_BTNH = project('query', x, key_size)
@@ -265,7 +274,7 @@ class MultiHeadAttention(nn.Module):
         init = _glorot(1.0, in_axis=(0, 1), out_axis=2)
         kernel_NHD = self.param('output', init, shape, jnp.float32)
         kernel_NHD = self.layout(kernel_NHD.astype(self.dtype), 'NHD')
-        heads = output_BTNH.reshape(-1, self.num_heads * value_size)
+        heads = output_BTNH.astype(self.dtype).reshape(-1, self.num_heads * value_size)
         out_PD = matmul(heads, kernel_NHD.reshape(-1, model_size))
         if self.use_bias:
             bias_D = self.param('output_bias', nn.initializers.zeros, (model_size,), jnp.float32)

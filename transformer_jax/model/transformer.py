@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
-from transformer_jax.model.attention import KVCache, padding_mask
+from transformer_jax.model.attention import KVCache, heads_dtype, padding_mask
 from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.gradients import matmul, take_rows
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
@@ -278,7 +278,7 @@ class Transformer(nn.Module):
           hypotheses: K, hypotheses per sentence.
         """
         config = self.config
-        batch, dtype = source.shape[0], compute_dtype(config)
+        batch, dtype = source.shape[0], heads_dtype(compute_dtype(config))
         nothing = KVCache(
             jnp.zeros((batch, config.num_heads, config.key_size, 0), dtype),
             jnp.zeros((batch, config.num_heads, 0, config.value_size), dtype),

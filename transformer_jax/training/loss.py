@@ -34,6 +34,9 @@ def label_smoothed_loss(
 ) -> LossSums:
     """Cross-entropy against (1 - eps) on the target and eps spread evenly over the vocabulary.
 
+    Its gradient is worked out from the logits again: JAX would keep their exponentials, and on CPUs
+    what of them is summed up, as arrays as large as they are.
+
     Args:
       logits: [B, T, V].
       targets: [B, T] int32 ids; 0 is padding and counts for nothing.
