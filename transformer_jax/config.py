@@ -95,7 +95,8 @@ class ModelConfig:
       norm: 'post', LayerNorm(x + Sublayer(x)), or 'pre', x + Sublayer(LayerNorm(x)).
       dtype: of the matrix products: 'float32', 'bfloat16', or 'auto', which is bfloat16 on
         accelerators and float32 on the CPU. Parameters, norms, softmax and loss are float32. CPUs
-        that multiply bfloat16 (AMX: Intel's servers since 2023) are up to twice as fast with it.
+        that multiply bfloat16 (AMX: Intel's servers since 2023) are faster with it; the products
+        of queries, keys and values are float32 on any CPU.
       remat: computes each layer's activations again for the gradient instead of keeping them: about
         a third more work for a fraction of the memory.
     """

@@ -151,7 +151,8 @@ class MultiHeadAttention(nn.Module):
       num_heads: N.
       key_size: H of queries and keys, d_k in the paper; None means D / N.
       value_size: H of values, d_v in the paper; None means D / N.
-      dtype: of the matrix products; parameters and softmax are float32.
+      dtype: of the matrix products; parameters and softmax are float32, and on CPUs all between
+        the projections (`heads_dtype`).
       use_bias: adds a bias to each projection; the paper has none.
       dropout_rate: of the attention weights; the paper has none.
       gain: factor on the initial matrices of queries, keys and values.

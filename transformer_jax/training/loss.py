@@ -34,8 +34,7 @@ def label_smoothed_loss(
 ) -> LossSums:
     """Cross-entropy against (1 - eps) on the target and eps spread evenly over the vocabulary.
 
-    Its gradient is worked out from the logits again: JAX would keep their exponentials, and on CPUs
-    what of them is summed up, as arrays as large as they are.
+    Its gradient is worked out from the logits again: JAX would keep an array as large as they are.
 
     Args:
       logits: [B, T, V].
@@ -65,6 +64,7 @@ def _cross_entropies(
 def _cross_entropies_forward(label_smoothing, logits, targets):
     logits_BTV = logits.astype(jnp.float32)
     normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
+    # Devices that hold a part of the vocabulary each look it up there: no logits travel.
     target_BT = jnp.take_along_axis(logits_BTV, targets[..., None], axis=-1)[..., 0]
     nll_BT = normalizer_BT - target_BT
     # -mean over v of log p(v), without ever making the log-probabilities.
