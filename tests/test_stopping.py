@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -37,6 +39,20 @@ def test_a_second_sigterm_still_waits():
         send(signal.SIGTERM)
         send(signal.SIGTERM)
         assert stop.requested(1) == 'SIGTERM'
+
+
+def test_before_a_run_has_begun_sigterm_means_start_again():
+    program = (
+        'import signal\n'
+        'from transformer_jax.stopping import stop_at_once_on_sigterm\n'
+        'stop_at_once_on_sigterm()\n'
+        'try:\n'
+        '    signal.raise_signal(signal.SIGTERM)\n'
+        'except BaseException:\n'
+        '    pass\n'
+    )
+    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (75, 'Stopped by SIGTERM.\n')
 
 
 def test_handlers_are_put_back():

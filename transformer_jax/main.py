@@ -6,6 +6,7 @@ from typing import Any
 
 from transformer_jax import command, processes
 from transformer_jax.huge_pages import restart_with_huge_pages
+from transformer_jax.stopping import stop_at_once_on_sigterm
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,4 +55,5 @@ def report(results: dict[str, Any]) -> str:
 
 if __name__ == '__main__':
     restart_with_huge_pages()
+    stop_at_once_on_sigterm()
     command.run(main)

@@ -21,6 +21,19 @@ class Stopped(BaseException):
     """
 
 
+def stop_at_once_on_sigterm() -> None:
+    """Until a run takes SIGTERM over, it ends this process with `RESTART_EXIT_CODE`.
+
+    Not by an exception: in the middle of an import, which takes seconds, that may get lost.
+    """
+
+    def stop(*_: object) -> None:
+        os.write(2, b'Stopped by SIGTERM.\n')
+        os._exit(RESTART_EXIT_CODE)
+
+    signal.signal(signal.SIGTERM, stop)
+
+
 class StopSignals:
     """While entered, SIGTERM and SIGINT ask for a stop; a second SIGINT ends the process at once.
 
