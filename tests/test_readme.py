@@ -25,7 +25,7 @@ SHORTER = {
     'bash launch/local_processes.sh': f'{TINY} --config.data.train_size=500',
     'bash launch/test.sh': '--version',
     'python -m transformer_jax.main': TINY,
-    'python -m transformer_jax.benchmark': f'{TINY} --synthetic=200',
+    'python -m transformer_jax.benchmark': f'{TINY} --synthetic=200 --parts=input,compile',
 }
 
 
