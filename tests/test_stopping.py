@@ -41,17 +41,11 @@ def test_a_second_sigterm_still_waits():
         assert stop.requested(1) == 'SIGTERM'
 
 
-def test_before_a_run_has_begun_sigterm_means_start_again():
-    program = (
-        'import signal\n'
-        'from transformer_jax.stopping import stop_at_once_on_sigterm\n'
-        'stop_at_once_on_sigterm()\n'
-        'try:\n'
-        '    signal.raise_signal(signal.SIGTERM)\n'
-        'except BaseException:\n'
-        '    pass\n'
-    )
-    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+def test_before_a_run_has_begun_sigterm_means_start_again(tmp_path):
+    config = tmp_path / 'config.py'
+    config.write_text('import signal\nsignal.raise_signal(signal.SIGTERM)\n')
+    command = [sys.executable, '-m', 'transformer_jax.main', f'--config={config}']
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (75, 'Stopped by SIGTERM.\n')
 
 
