@@ -313,6 +313,11 @@ def test_must_be_finite(section, name, value):
             {'normalization': 'nfc'},
             "data.normalization='nfc' must be one of nmt_nfkc, nmt_nfkc_cf, nfkc, nfkc_cf, ",
         ),
+        (
+            DataConfig,
+            {'subword_sampling_sides': 'target_'},
+            'must be one of both, source, target',
+        ),
         (DataConfig, {'max_length': 1}, 'data.max_length=1 must be at least 2'),
         (
             DataConfig,

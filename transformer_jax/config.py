@@ -208,6 +208,7 @@ class DataConfig:
       subword_sampling: BPE-dropout (Provilkov et al., 2020): share of merges left out, at random,
         each time that a training sentence is seen; 0 is off, 0.1 that paper's. With a unigram
         model in `vocabulary`, the alpha of subword regularisation (Kudo, 2018).
+      subword_sampling_sides: which sentences it is for: 'both', 'source' or 'target'.
       max_length: most tokens, the end mark included, of either side of a training pair. Longer
         pairs are left out of training, counted and reported; evaluation leaves out nothing.
       tokens_per_batch: source and target positions, each, of one training batch.
@@ -242,6 +243,7 @@ class DataConfig:
     character_coverage: float = 1.0
     normalization: str = 'nmt_nfkc'
     subword_sampling: float = 0.0
+    subword_sampling_sides: str = 'both'
     max_length: int = 256
     tokens_per_batch: int = 25_000
     num_buckets: int = 16
@@ -257,6 +259,7 @@ class DataConfig:
             'normalization',
             ('nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'),
         )
+        _check_choice('data', self, 'subword_sampling_sides', ('both', 'source', 'target'))
         _check_positive('data', self, 'vocab_size', 'tokens_per_batch', 'num_buckets')
         _check_positive('data', self, 'train_size', 'dev_size', 'test_size')
         _check_rate('data', self, 'subword_sampling')

@@ -1,6 +1,7 @@
 import logging
 import shutil
 
+import numpy as np
 import pytest
 
 from transformer_jax.config import DataConfig
@@ -130,3 +131,11 @@ def test_drawn_pieces_are_planned_for_once(folder, monkeypatch, caplog):
     prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
     assert path.read_bytes() == whole
     assert 'are damaged: drawing them again' in caplog.text
+
+
+def test_pieces_are_drawn_of_the_sides_asked_for(folder):
+    for sides, drawn in (('both', {'source', 'target'}), ('source', {'source'})):
+        data = prepare(config(folder, subword_sampling=0.5, subword_sampling_sides=sides))
+        batch = data.plan.epoch(0)[0]
+        first, second = (data.segmentation.arrays(batch, epoch, 0, np.asarray) for epoch in (0, 1))
+        assert {side for side in first if (first[side] != second[side]).any()} == drawn

@@ -24,8 +24,8 @@ def store(vocabulary):
     return TokenStore(sentences_from(ids), sentences_from(ids[::-1]))
 
 
-def segmentation(store, vocabulary, seed=0, rate=0.3):
-    return SampledSegmentation(store, vocabulary, rate=rate, seed=seed)
+def segmentation(store, vocabulary, seed=0, rate=0.3, **more):
+    return SampledSegmentation(store, vocabulary, rate=rate, seed=seed, **more)
 
 
 def everything(rows):
@@ -45,6 +45,15 @@ def test_the_pieces_change_and_the_text_stays(store, vocabulary):
     assert (first['source'] != second['source']).any()
     assert texts(vocabulary, first['source']) == TEXTS
     assert texts(vocabulary, second['target']) == TEXTS[::-1]
+
+
+def test_one_side_may_stay_as_it_is_stored(store, vocabulary):
+    both = segmentation(store, vocabulary)
+    one = segmentation(store, vocabulary, drawn=('source',))
+    first = one.arrays(WIDE, 0, 0, everything)
+    np.testing.assert_array_equal(first['target'], store.target.padded(np.arange(32), 60))
+    np.testing.assert_array_equal(first['source'], both.arrays(WIDE, 0, 0, everything)['source'])
+    np.testing.assert_array_equal(one.planned_lengths('target', 60), store.target.lengths)
 
 
 def test_a_batch_is_a_function_of_seed_and_place(store, vocabulary):

@@ -77,8 +77,13 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     _check_spelling(config, store, vocabulary)
     segmentation, lengths = None, (store.source.lengths, store.target.lengths)
     if config.subword_sampling:
+        sides = config.subword_sampling_sides
         segmentation = SampledSegmentation(
-            store, vocabulary, rate=config.subword_sampling, seed=config.seed
+            store,
+            vocabulary,
+            rate=config.subword_sampling,
+            seed=config.seed,
+            drawn=('source', 'target') if sides == 'both' else (sides,),
         )
         lengths = _planned_lengths(config, name, segmentation)
     try:
@@ -131,7 +136,13 @@ def _planned_lengths(
     config: DataConfig, store_name: str, segmentation: SampledSegmentation
 ) -> np.ndarray:
     """[2, pairs] lengths to plan with, from the cache: drawing takes minutes for millions."""
-    settings = (store_name, config.subword_sampling, config.seed, config.max_length)
+    settings = (
+        store_name,
+        config.subword_sampling,
+        config.subword_sampling_sides,
+        config.seed,
+        config.max_length,
+    )
     name = f'lengths-{content_digest(map(str, settings))}.npy'
     path = cache_folder(config.cache_dir) / name
     try:

@@ -4,7 +4,7 @@ BPE-dropout (Provilkov et al., 2020): the same words in other pieces, drawn from
 that step k's batch stays a function of (seed, k).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -22,11 +22,20 @@ class SampledSegmentation:
 
     Attributes:
       rate: see `Vocabulary.sample`.
+      drawn: of 'source' and 'target', the sides that are drawn; the other stays as it is stored.
     """
 
-    def __init__(self, store: TokenStore, vocabulary: Vocabulary, *, rate: float, seed: int):
+    def __init__(
+        self,
+        store: TokenStore,
+        vocabulary: Vocabulary,
+        *,
+        rate: float,
+        seed: int,
+        drawn: Collection[str] = ('source', 'target'),
+    ):
         """Wraps a store that `vocabulary` has made, the draws coming from `seed`."""
-        self.rate = rate
+        self.rate, self.drawn = rate, drawn
         self._sides = {'source': store.source, 'target': store.target}
         self._vocabulary, self._seed = vocabulary, seed
 
@@ -36,6 +45,8 @@ class SampledSegmentation:
         What fits into `max_length` as it is in the store does so here.
         """
         sentences = self._sides[side]
+        if side not in self.drawn:
+            return sentences.lengths
         starts = range(0, len(sentences.lengths), _CHUNK)
 
         def longest(start: int) -> np.ndarray:
@@ -68,11 +79,13 @@ class SampledSegmentation:
         rows = held(np.where(batch.ids < 0, -1, np.arange(len(batch.ids))))
         lengths = {'source': batch.bucket.source_length, 'target': batch.bucket.target_length}
         return {
-            side: self._drawn(side, batch.ids, length, epoch, index).padded(rows, length)
+            side: self._draw(side, batch.ids, length, epoch, index).padded(rows, length)
+            if side in self.drawn
+            else self._sides[side].padded(held(batch.ids), length)
             for side, length in lengths.items()
         }
 
-    def _drawn(self, side: str, ids: np.ndarray, length: int, epoch: int, index: int) -> Sentences:
+    def _draw(self, side: str, ids: np.ndarray, length: int, epoch: int, index: int) -> Sentences:
         """A sentence for each of `ids`; an empty one for -1."""
         lines = [np.zeros(0, np.int32)] * len(ids)
         wanted = np.flatnonzero(ids >= 0)
