@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from transformer_jax import processes
 from transformer_jax.config import Config, check_key
 from transformer_jax.errors import UserError, listing
-from transformer_jax.progress import show_messages
+from transformer_jax.progress import STDERR, show_messages
 from transformer_jax.stopping import RESTART_EXIT_CODE, Stopped
 
 
@@ -43,34 +43,43 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
         command(sys.argv[1:])
         return
     except UserError as error:
-        print(f'error: {error}', file=sys.stderr)
+        print(f'error: {error}', file=STDERR)
         code = 2
-    except BrokenPipeError:
-        # Whoever read our output has enough (`| head`); Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except Stopped as stop:
-        print(stop, file=sys.stderr)
+        print(stop, file=STDERR)
         code = RESTART_EXIT_CODE
     except KeyboardInterrupt:
-        print('Stopped by Ctrl-C.', file=sys.stderr)
+        print('Stopped by Ctrl-C.', file=STDERR)
         code = 130
-    except Exception:
-        if processes.count() == 1:
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads_stdout():
+            # Whoever read our output has enough (`| head`); Python would complain again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 0
+        elif processes.count() == 1:
             raise
-        traceback.print_exc()
-        print(
-            'error: this process cannot go on, or has lost the others. Start the job again: it '
-            'goes on from the last checkpoint.',
-            file=sys.stderr,
-        )
-        code = 1
+        else:
+            traceback.print_exc(file=STDERR)
+            print(
+                'error: this process cannot go on, or has lost the others. Start the job again: it '
+                'goes on from the last checkpoint.',
+                file=STDERR,
+            )
+            code = 1
     if code != RESTART_EXIT_CODE and processes.count() > 1:
         # Not to wait at exit for others, who are to see that this one is gone.
         sys.stdout.flush()
-        sys.stderr.flush()
+        STDERR.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _nobody_reads_stdout() -> bool:
+    try:
+        sys.stdout.flush()  # what could not be written is still to be
+    except BrokenPipeError:
+        return True
+    return False
 
 
 def add_config_flag(parser: Parser) -> None:

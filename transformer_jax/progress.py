@@ -1,11 +1,42 @@
 """Progress and messages on stderr: a bar at a terminal, a plain line now and then in a log file."""
 
 import logging
+import os
 import sys
+from typing import Any
 
 from tqdm import tqdm
 
 from transformer_jax import processes
+
+
+class _Stderr:
+    """stderr, of which nothing is expected: a log that nobody takes any more is to end no run."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+    def write(self, text: str) -> None:
+        """Writes `text`, if that can be done."""
+        self._attempt(lambda: sys.stderr.write(text))
+
+    def flush(self) -> None:
+        """Flushes, if that can be done."""
+        self._attempt(sys.stderr.flush)
+
+    def _attempt(self, what: Any) -> None:
+        try:
+            what()
+        except BrokenPipeError:
+            # Its reader is gone: `2>&1 | head`. What is written from here on goes nowhere.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stderr.fileno())
+            os.close(nowhere)
+        except OSError:
+            pass  # a full disk, say, which may have room again later
+
+
+STDERR = _Stderr()
 
 
 def progress_bar(
@@ -33,7 +64,7 @@ def progress_bar(
         # A step may take longer than that: then each one is shown, without a guess at how many fit.
         miniters=1,
         dynamic_ncols=terminal,
-        file=sys.stderr,
+        file=STDERR,
         # Without a terminal nothing overwrites a line, so each refresh begins a new one.
         bar_format=None if terminal else f'{{desc}}: {count} {times}\n',
     )
@@ -43,7 +74,7 @@ class _Handler(logging.Handler):
     """Prints above a bar, not into it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stderr)
+        tqdm.write(self.format(record), file=STDERR)
 
 
 def show_messages() -> None:

@@ -28,10 +28,16 @@ def stop_at_once_on_sigterm() -> None:
     """
 
     def stop(*_: object) -> None:
-        os.write(2, b'Stopped by SIGTERM.\n')
+        _say(b'Stopped by SIGTERM.\n')
         os._exit(RESTART_EXIT_CODE)
 
     signal.signal(signal.SIGTERM, stop)
+
+
+def _say(text: bytes) -> None:
+    """Writes to stderr; sys.stderr itself may be in the middle of a write of its own."""
+    with contextlib.suppress(OSError):  # nobody may be there to read it
+        os.write(2, text)
 
 
 class StopSignals:
@@ -84,8 +90,7 @@ class StopSignals:
         self._asked = signal.Signals(number)
         if not self._deferred:
             raise Stopped(f'Stopped by {self._asked.name}.')
-        # Not through sys.stderr, which may be in the middle of a write of its own.
-        os.write(2, b'\nStopping after this step; Ctrl-C again stops at once, without saving.\n')
+        _say(b'\nStopping after this step; Ctrl-C again stops at once, without saving.\n')
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         if self._asked is not None:
