@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from transformer_jax.cache import partial_path
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.errors import UserError
@@ -287,7 +288,7 @@ def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> No
     with contextlib.suppress(OSError, ValueError):
         speeds = json.loads(path.read_text(encoding='utf-8'))
     folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'{path.name}.partial-{os.getpid()}')
+    partial = partial_path(path)
     speeds[_speed_key(config, mesh)] = speed
     partial.write_text(json.dumps(speeds, indent=2), encoding='utf-8')
     os.replace(partial, path)

@@ -191,8 +191,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """Translates texts of any length, in batches of similar length.
 
-        An empty text, or one of spaces only, stays empty. A text longer than the limit, where there
-        is one, is cut, and a warning names its line.
+        An empty text, or one of which normalisation leaves nothing, stays empty. A text longer than
+        the limit, where there is one, is cut, and a warning names its line.
 
         Args:
           texts: raw texts, a sentence each.
@@ -211,9 +211,10 @@ class Translator:
         """
         decode = self._decode_config(n_best, beam_size, length_penalty, sampling)
         results: list[list[Translation]] = [[Translation('', 0.0, ())] * n_best for _ in texts]
-        full = [k for k, text in enumerate(texts) if text.strip()]
+        ids_of = self.vocabulary.encode(texts)
+        full = [k for k, ids in enumerate(ids_of) if len(ids) > 1]
         limit = self.search.source_limit()
-        lines = self.vocabulary.encode([texts[k] for k in full])
+        lines = [ids_of[k] for k in full]
         for n, ids in enumerate(lines):
             if limit and len(ids) > limit:
                 _logger.warning(
@@ -239,9 +240,9 @@ class Translator:
     def prepare(self, texts: Sequence[str], *, beam_size: int | None = None) -> None:
         """Compiles all that translating `texts` takes, by translating nothing in its shapes."""
         decode = self._decode_config(1, beam_size, None, None)
-        ids = self.vocabulary.encode([text for text in texts if text.strip()])
+        lengths = [len(ids) for ids in self.vocabulary.encode(texts) if len(ids) > 1]
         limit = self.search.source_limit()
-        self.search.prepare([min(len(x), limit or len(x)) for x in ids], decode)
+        self.search.prepare([min(n, limit or n) for n in lengths], decode)
 
     def _decode_config(
         self,

@@ -1,5 +1,6 @@
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -36,7 +37,9 @@ def test_small_vocabularies_take_two_bytes_a_token(tmp_path, vocabulary):
 
 
 def test_pairs_with_an_empty_side_are_counted(tmp_path, vocabulary):
-    assert write_store(tmp_path / 'store', PAIRS, vocabulary).empty == 2
+    # Normalisation leaves nothing of a space without width.
+    pairs = [*PAIRS, ('\u200b', 'x'), ('x', '\u200b')]
+    assert write_store(tmp_path / 'store', pairs, vocabulary).empty == 4
 
 
 def test_a_whole_store_is_not_made_again(tmp_path, vocabulary):
@@ -80,6 +83,28 @@ def test_a_damaged_store_is_made_again_and_named(tmp_path, vocabulary, caplog, n
     assert again.source.tokens.tolist() == whole
     assert 'is damaged' in caplog.text
     assert len(open_store(tmp_path / 'store')) == 2
+
+
+def test_many_may_make_the_same_store_at_once(tmp_path, vocabulary):
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(
+            pool.map(lambda _: cached_store(tmp_path / 'store', PAIRS, vocabulary), range(32))
+        )
+    assert [len(store) for store in stores] == [2] * 32
+    assert list(tmp_path.iterdir()) == [tmp_path / 'store']
+
+
+@pytest.mark.parametrize('whole', [True, False])
+def test_a_store_put_there_meanwhile_is_taken_if_it_is_whole(tmp_path, vocabulary, whole):
+    def pairs():
+        yield from PAIRS
+        write_store(tmp_path / 'store', PAIRS, vocabulary)
+        if not whole:
+            shorten(tmp_path / 'store' / 'target.tokens.npy')
+
+    store = write_store(tmp_path / 'store', pairs(), vocabulary)
+    assert len(store) == len(open_store(tmp_path / 'store')) == 2
+    assert list(tmp_path.iterdir()) == [tmp_path / 'store']
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path, vocabulary):

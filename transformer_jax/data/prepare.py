@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from transformer_jax.cache import cache_folder, content_digest, failures_to_cache
+from transformer_jax.cache import cache_folder, content_digest, failures_to_cache, partial_path
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.corpora import Corpus, open_corpus
@@ -154,7 +154,7 @@ def _planned_lengths(
     lengths = np.stack(
         [segmentation.planned_lengths(side, config.max_length) for side in ('source', 'target')]
     )
-    partial = path.with_name(f'{name}.partial-{os.getpid()}')
+    partial = partial_path(path)
     with partial.open('wb') as file:
         np.save(file, lengths)
     os.replace(partial, path)

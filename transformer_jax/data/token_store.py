@@ -4,6 +4,8 @@ A store is a folder: the ids of all sentences in a row, where each sentence begi
 with sizes and checksums. It is written under another name and renamed when whole.
 """
 
+import contextlib
+import errno
 import itertools
 import json
 import logging
@@ -16,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transformer_jax.cache import partial_path
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.progress import progress_bar
 
-_FORMAT = 1
+_FORMAT = 2
 _CHUNK = 10_000  # pairs tokenised at a time
 _logger = logging.getLogger('transformer_jax')
 
@@ -108,18 +111,35 @@ def write_store(
 ) -> TokenStore:
     """Tokenises `pairs` (source text, target text) into a new store and opens it.
 
-    Pairs with an empty side are left out and counted.
+    Pairs with an empty side are left out and counted. Where another process has put a whole store
+    meanwhile, that is the one opened.
     """
-    partial = directory.with_name(f'{directory.name}.partial-{os.getpid()}')
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = partial_path(directory)
     partial.mkdir(parents=True)
     try:
         _write_files(partial, pairs, vocabulary)
-        shutil.rmtree(directory, ignore_errors=True)
-        os.replace(partial, directory)
+        store = open_store(partial)  # it stays open, whatever becomes of its folder
+        while True:
+            try:
+                os.replace(partial, directory)
+                return store
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            try:
+                return open_store(directory)
+            except DamagedStoreError:
+                _remove(directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return open_store(directory)
+
+
+def _remove(directory: Path) -> None:
+    """Removes a folder at once for all who look for it, and only then its files."""
+    aside = partial_path(directory)
+    with contextlib.suppress(FileNotFoundError):  # another process has
+        os.rename(directory, aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def cached_store(
@@ -146,12 +166,12 @@ def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Voc
         progress_bar('Tokenising', unit=' pairs') as bar,
     ):
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            whole = [(s, t) for s, t in chunk if s.strip() and t.strip()]
+            encoded = zip(*map(vocabulary.encode, zip(*chunk, strict=True)), strict=True)
+            whole = [pair for pair in encoded if all(len(ids) > 1 for ids in pair)]
             empty += len(chunk) - len(whole)
-            for side, file, texts in zip(
+            for side, file, ids in zip(
                 ('source', 'target'), (source, target), zip(*whole, strict=True), strict=False
             ):
-                ids = vocabulary.encode(texts)
                 np.concatenate(ids).astype(dtype).tofile(file)
                 lengths[side].append(np.array([len(line) for line in ids], np.int64))
             bar.update(len(chunk))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer_jax.cache import partial_path
 from transformer_jax.errors import UserError, user_path
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
@@ -140,8 +141,13 @@ class Vocabulary:
         return cls(model.getvalue())
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Raw texts to int32 ids, each ended by the end mark; on all cores."""
-        return self._with_end(self._processor.encode(list(texts), num_threads=-1))
+        """Raw texts to int32 ids, each ended by the end mark; on all cores.
+
+        Of a text of spaces alone, and of one of which normalisation leaves nothing, that mark is
+        all there is.
+        """
+        texts = [text if text.strip() else '' for text in texts]
+        return self._with_end(self._processor.encode(texts, num_threads=-1))
 
     def sample(self, texts: Sequence[str], rate: float, seed: int) -> list[np.ndarray]:
         """As `encode`, with segmentations drawn at random.
@@ -189,7 +195,7 @@ class Vocabulary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the SentencePiece model file, whole or not at all."""
-        partial = Path(f'{os.fspath(path)}.partial-{os.getpid()}')
+        partial = partial_path(Path(path))
         try:
             partial.write_bytes(self.model)
             os.replace(partial, path)
