@@ -4,12 +4,14 @@ import logging
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny_run import TEXTS
 
-from transformer_jax.config import Config, MeshConfig
+from transformer_jax.config import Config, DataConfig, DecodeConfig, MeshConfig, ModelConfig
 from transformer_jax.errors import UserError
+from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
 from transformer_jax.translator import Sampling, Translation, Translator
 
@@ -54,7 +56,8 @@ def test_a_translation_does_not_depend_on_its_batch(translator):
 
 
 def test_an_empty_text_stays_empty(translator):
-    assert translator(['', TEXTS[0], '  \t ']) == ['', translator(TEXTS[0]), '']
+    # Normalisation leaves nothing of a space without width.
+    assert translator(['', TEXTS[0], '  \t ', '\u200b']) == ['', translator(TEXTS[0]), '', '']
 
 
 def test_n_best_come_in_order_with_scores_and_tokens(translator):
@@ -86,6 +89,22 @@ def test_a_configured_limit_is_reported_by_line(translator, caplog):
         f'Line 6 has {len(translator.vocabulary.encode(["the cat " * 20])[0])} tokens '
         'and is cut to the limit of 8.'
     }
+
+
+def test_learned_positions_take_a_text_up_to_their_end(translator):
+    # Those of 43 tokens are padded, but not beyond the end of the table.
+    model = ModelConfig(
+        num_layers=1, d_model=16, d_ff=16, num_heads=2, positions='learned', max_positions=46
+    )
+    config = Config(
+        model=model,
+        data=DataConfig(max_length=46),
+        decode=DecodeConfig(max_extra_length=3, beam_size=2),
+    )
+    vocabulary, tokens = translator.vocabulary, jnp.zeros((1, 1), jnp.int32)
+    params = Transformer(model, vocabulary.size).init(jax.random.key(0), tokens, tokens)['params']
+    [[found]] = Translator(config, vocabulary, params).translate(['the cat ' * 60])
+    assert 0 < len(found.tokens) <= 46
 
 
 def test_the_same_seed_draws_the_same_whatever_the_batch(translator):

@@ -179,6 +179,11 @@ class ModelConfig:
         """Width of a head's values."""
         return self.d_v or self.d_model // self.num_heads
 
+    @property
+    def reach(self) -> int | None:
+        """Most positions of a sentence, where they are learned; None where any number will do."""
+        return self.max_positions if self.positions == 'learned' else None
+
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:

@@ -54,12 +54,6 @@ def main(arguments: Sequence[str]) -> None:
     if given is None:
         given = _own(flags.workdir, translator, flags.split or 'test')
     sources, *references = given
-    outputs = translator(
-        list(sources),
-        beam_size=flags.beam_size,
-        length_penalty=flags.length_penalty,
-        progress=True,
-    )
     measure = LossEvaluator(
         translator.search.model,
         translator.vocabulary,
@@ -67,6 +61,12 @@ def main(arguments: Sequence[str]) -> None:
         translator.search.mesh,
     )
     loss = measure(translator.search.params, list(zip(sources, references[0], strict=True)))
+    outputs = translator(
+        list(sources),
+        beam_size=flags.beam_size,
+        length_penalty=flags.length_penalty,
+        progress=True,
+    )
     # The end of a sentence is predicted as well.
     words = sum(len(text.split()) + 1 for text in references[0])
     decode = translator.config.decode

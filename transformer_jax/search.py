@@ -155,10 +155,10 @@ class Searcher:
 
     def source_limit(self) -> int:
         """Most tokens of an input, the end mark included; 0 for no limit."""
-        limit, config = self.decode.max_source_length, self.model.config
-        if config.positions == 'learned':
+        limit, reach = self.decode.max_source_length, self.model.config.reach
+        if reach is not None:
             # The output, too, has to fit into the table.
-            reach = config.max_positions - self.decode.max_extra_length
+            reach -= self.decode.max_extra_length
             limit = min(limit or reach, reach)
         return limit
 
@@ -166,7 +166,7 @@ class Searcher:
         """Rows, length and indices of each batch; longest first: what cannot fit fails at once."""
         order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
         while order:
-            longest = round_length(lengths[order[0]])
+            longest = round_length(lengths[order[0]], self.model.config.reach)
             most = max(1, min(self.max_rows, self._positions // (longest * width)))
             rows = max(r for r in _ROWS if r <= most)
             rows = min(r for r in _ROWS if r >= min(len(order), rows))
@@ -221,8 +221,8 @@ def _search(
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
     batch, hypotheses, _ = cache.ancestors.shape
     longest = source.shape[1] + decode.max_extra_length
-    if model.config.positions == 'learned':
-        longest = min(longest, model.config.max_positions)
+    if model.config.reach is not None:
+        longest = min(longest, model.config.reach)
     lengths_B = jnp.sum(source != 0, axis=1)
     limits_B = jnp.where(lengths_B > 0, lengths_B + decode.max_extra_length, 1)
     limits_B = jnp.minimum(limits_B, longest)

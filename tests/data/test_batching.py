@@ -40,6 +40,7 @@ def test_rounded_lengths():
     assert [round_length(n) for n in (1, 8, 9, 13, 17, 25, 33, 49, 65, 97, 500)] == [
         *(8, 8, 12, 16, 24, 32, 48, 64, 96, 128, 512)
     ]
+    assert [round_length(n, 100) for n in (96, 97, 100)] == [96, 100, 100]
 
 
 def test_every_pair_that_fits_appears_once_and_no_other():

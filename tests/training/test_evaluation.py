@@ -5,6 +5,7 @@ import pytest
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
 from transformer_jax.training.evaluation import LossEvaluator
@@ -15,8 +16,12 @@ PAIRS = [('the cat', 'le chat'), ('the dog', 'le chien'), ('the cat ' * 30, 'le 
 
 @pytest.fixture(scope='module')
 def setting():
+    return untrained()
+
+
+def untrained(**changes):
     vocabulary = Vocabulary.train([text for pair in PAIRS for text in pair], size=280)
-    config = ModelConfig(num_layers=1, d_model=16, d_ff=32, num_heads=2)
+    config = ModelConfig(num_layers=1, d_model=16, d_ff=32, num_heads=2, **changes)
     model = Transformer(config, vocabulary.size)
     tokens = jnp.zeros((1, 1), jnp.int32)
     params = model.init(jax.random.key(0), tokens, tokens)['params']
@@ -48,3 +53,12 @@ def test_it_is_the_mean_over_all_tokens_however_long(setting):
 
 def test_order_does_not_matter(setting):
     assert measure(setting, PAIRS) == pytest.approx(measure(setting, PAIRS[::-1]), rel=1e-6)
+
+
+def test_learned_positions_reach_as_far_as_there_are_any(setting):
+    longest = max(map(len, setting['vocabulary'].encode([text for p in PAIRS for text in p])))
+    few = untrained(positions='learned', max_positions=longest)
+    assert np.isfinite(measure(few, PAIRS).loss)
+    fewer = untrained(positions='learned', max_positions=longest - 1)
+    with pytest.raises(UserError, match=r'model\.max_positions=.* the end of pair 3 of this set'):
+        measure(fewer, PAIRS)

@@ -10,8 +10,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
-from transformer_jax.data.token_store import sentences_from
+from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.loss import LossSums
@@ -63,7 +64,7 @@ class LossEvaluator:
           pairs: of raw text.
         """
         loss = nll = tokens = 0.0
-        for batch in _batches(pairs, self.vocabulary):
+        for batch in self._batches(pairs):
             sums = self._sums(params, batch)
             # Fetched one by one, and added in double precision on the host.
             loss, nll, tokens = (
@@ -73,9 +74,13 @@ class LossEvaluator:
 
     def prepare(self, params: Any, pairs: Sequence[tuple[str, str]]) -> None:
         """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
-        shapes = {batch['source'].shape: batch for batch in _batches(pairs, self.vocabulary)}
+        shapes = {batch['source'].shape: batch for batch in self._batches(pairs)}
         for batch in shapes.values():
             jax.block_until_ready(self._sums(params, batch))
+
+    def check(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """A UserError if the model's positions do not reach the end of one of `pairs`."""
+        self._encoded(pairs)
 
     def _sums(self, params: Any, batch: dict[str, np.ndarray]) -> LossSums:
         return _eval_step(
@@ -85,19 +90,28 @@ class LossEvaluator:
             label_smoothing=self.label_smoothing,
         )
 
+    def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[Sentences, Sentences, np.ndarray]:
+        """Both sides, and the longer one's length for each pair."""
+        source, target = (
+            sentences_from(self.vocabulary.encode(texts)) for texts in zip(*pairs, strict=True)
+        )
+        lengths, reach = np.maximum(source.lengths, target.lengths), self.model.config.reach
+        if reach is not None and lengths.max() > reach:
+            raise UserError(
+                f'model.max_positions={reach} learned positions do not reach the end of pair '
+                f'{np.argmax(lengths) + 1} of this set, which has {lengths.max()} tokens: shorten '
+                'it, or leave it out.'
+            )
+        return source, target, lengths
 
-def _batches(
-    pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary
-) -> Iterator[dict[str, np.ndarray]]:
-    source, target = (
-        sentences_from(vocabulary.encode(texts)) for texts in zip(*pairs, strict=True)
-    )
-    lengths = np.maximum(source.lengths, target.lengths)
-    for length in sorted({round_length(n) for n in lengths}):
-        ids = np.array([k for k, n in enumerate(lengths) if round_length(n) == length])
-        # No more rows than there are sentences, rounded up.
-        rows = min(rows_for(length, _POSITIONS), padded_rows(len(ids), ROW_MULTIPLE))
-        for first in range(0, len(ids), rows):
-            part = np.full(rows, -1)
-            part[: len(ids[first : first + rows])] = ids[first : first + rows]
-            yield {'source': source.padded(part, length), 'target': target.padded(part, length)}
+    def _batches(self, pairs: Sequence[tuple[str, str]]) -> Iterator[dict[str, np.ndarray]]:
+        source, target, lengths = self._encoded(pairs)
+        rounded = np.array([round_length(n, self.model.config.reach) for n in lengths])
+        for length in np.unique(rounded).tolist():
+            ids = np.flatnonzero(rounded == length)
+            # No more rows than there are sentences, rounded up.
+            rows = min(rows_for(length, _POSITIONS), padded_rows(len(ids), ROW_MULTIPLE))
+            for first in range(0, len(ids), rows):
+                part = np.full(rows, -1)
+                part[: len(ids[first : first + rows])] = ids[first : first + rows]
+                yield {'source': source.padded(part, length), 'target': target.padded(part, length)}
