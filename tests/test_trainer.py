@@ -17,6 +17,7 @@ import pytest
 from tiny_run import config_file, on_devices, remembered, tiny
 
 from transformer_jax import device_feed, trainer
+from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
@@ -55,6 +56,10 @@ def test_stopped_twice_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_p
         monkeypatch.undo()
     train(tiny(), tmp_path)
     assert remembered(tmp_path) == remembered(uninterrupted)
+    # Of a window that a stop has cut, the speed is that of the steps that were timed.
+    record = next(r for r in read_metrics(Workdir(tmp_path).metrics) if r['step'] == 10)
+    timed = record['target_tokens_per_second'] * record['seconds']
+    assert 0 < timed < 0.9 * record['target_tokens']
 
 
 def test_all_regularisation_resumes_to_the_byte_as_well(tmp_path, monkeypatch):
@@ -110,6 +115,18 @@ def test_a_finished_run_shows_its_results_and_trains_no_more(uninterrupted, monk
     assert train(tiny(), uninterrupted) == Workdir(uninterrupted).read_results()
 
 
+def test_a_finished_run_whose_files_have_other_names_looks_into_them(uninterrupted, monkeypatch):
+    class LookedIntoError(Exception):
+        pass
+
+    def prepare(*_):
+        raise LookedIntoError
+
+    monkeypatch.setattr(trainer, 'prepare', prepare)
+    with pytest.raises(LookedIntoError):
+        train(tiny(data={'test_source': 'other.en'}), uninterrupted)
+
+
 def test_results_hold_scores_signatures_and_examples(uninterrupted):
     results = Workdir(uninterrupted).read_results()
     assert results['step'] == 12
@@ -163,10 +180,11 @@ def test_a_run_begun_from_another_resumes_to_the_byte_without_it(
     origin = shutil.copytree(uninterrupted, tmp_path / 'origin')
     config = tiny(optimizer={'ema_decay': 0.9}, train={'init_from': str(origin)})
     train(config, tmp_path / 'whole')
-    stop_at(monkeypatch, 9)
-    with pytest.raises(KeyboardInterrupt):
-        train(config, tmp_path / 'stopped')
-    monkeypatch.undo()
+    for batch in (2, 9):  # before the first checkpoint, and between two
+        stop_at(monkeypatch, batch)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / 'stopped')
+        monkeypatch.undo()
     shutil.rmtree(origin)
     train(config, tmp_path / 'stopped')
     assert remembered(tmp_path / 'stopped') == remembered(tmp_path / 'whole')
@@ -214,6 +232,32 @@ def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(uninterrupted, tmp
     run = shutil.copytree(uninterrupted, tmp_path / 'run')
     shutil.rmtree(run / 'checkpoints')
     refused(run, r'has metrics of 12 steps but no checkpoint any more: restore')
+
+
+def test_a_run_that_was_to_have_no_checkpoint_yet_may_have_them_more_often(
+    uninterrupted, tmp_path, monkeypatch
+):
+    class BegunError(Exception):
+        pass
+
+    def begin(*_, **__):
+        raise BegunError
+
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    shutil.rmtree(run / 'checkpoints')
+    saved = json.loads((run / 'config.json').read_text())
+    saved['config']['train'].update(checkpoint_every=1000, eval_every=1000)
+    (run / 'config.json').write_text(json.dumps(saved))
+    monkeypatch.setattr(trainer, 'MetricsWriter', begin)
+    with pytest.raises(BegunError):
+        train(tiny(train={'steps': 20}), run)
+
+
+def test_another_vocabulary_is_refused(uninterrupted, tmp_path):
+    path = tmp_path / 'other.model'
+    Vocabulary.train(['the cat', 'le chat'], size=270).save(path)
+    with pytest.raises(UserError, match=r"data\.vocabulary='.*' is not the vocabulary that the"):
+        train(tiny(train={'steps': 20}, data={'vocabulary': str(path)}), uninterrupted)
 
 
 def test_checkpoints_without_a_config_are_not_touched(uninterrupted, tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,13 @@ from jax.sharding import Mesh
 
 from transformer_jax import processes
 from transformer_jax.cache import cache_folder, keep_compiled_programs
-from transformer_jax.config import Config
+from transformer_jax.config import Config, DataConfig
 from transformer_jax.data.batching import Bucket
 from transformer_jax.data.feed import load_tensorflow
 from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.device_feed import device_batches
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, user_path
 from transformer_jax.metrics import MetricsWriter, read_metrics
 from transformer_jax.model import Transformer
 from transformer_jax.preflight import (
@@ -75,16 +76,16 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
             if processes.is_first():
                 stack.enter_context(folder.locked())
             results = folder.read_results()
-            if results is not None and results['finished'] == _finish_line(config):
+            if (
+                results is not None
+                and results['finished'] == _finish_line(config)
+                and _corpus(config) == _corpus(saved[0])
+            ):
                 _logger.info('This run is finished: %s holds its results.', folder.path)
                 return results
         keep_compiled_programs(cache_folder(config.data.cache_dir))
         going_on = saved is not None and folder.vocabulary.exists()
-        vocabulary = (
-            Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-            if going_on
-            else _inherited_vocabulary(config)
-        )
+        vocabulary = _own_vocabulary(folder, config) if going_on else _inherited_vocabulary(config)
         data = _prepare_in_turn(config, vocabulary)
         if saved is not None and saved[1] != data.fingerprint:
             raise UserError(
@@ -96,7 +97,8 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 stack.enter_context(folder.locked())
                 _saved(folder, config)  # another run may have begun and ended here meanwhile
             processes.wait_for_all('workdir')
-            return _Run(config, folder, data, mesh, stop).finish()
+            before = config if saved is None else saved[0]
+            return _Run(config, before, folder, data, mesh, stop).finish()
 
 
 def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
@@ -122,6 +124,23 @@ def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
             'choose another --workdir, or restore these fields.'
         )
     return saved
+
+
+def _own_vocabulary(folder: Workdir, config: Config) -> Vocabulary:
+    """The vocabulary of the run in `folder`; a UserError if the config now names another."""
+    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    named = config.data.vocabulary
+    # Where that file is gone, the copy in the workdir is the one.
+    if (
+        named
+        and user_path(named, 'data.vocabulary').exists()
+        and Vocabulary.load(named).digest != vocabulary.digest
+    ):
+        raise UserError(
+            f'data.vocabulary={named!r} is not the vocabulary that the run in '
+            f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
+        )
+    return vocabulary
 
 
 def _inherited_vocabulary(config: Config) -> Vocabulary | None:
@@ -172,7 +191,16 @@ def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:
 class _Run:
     """What a run holds between start and finish."""
 
-    def __init__(self, config: Config, folder: Workdir, data: Data, mesh: Mesh, stop: StopSignals):
+    def __init__(
+        self,
+        config: Config,
+        before: Config,
+        folder: Workdir,
+        data: Data,
+        mesh: Mesh,
+        stop: StopSignals,
+    ):
+        """Prepares; `before` is the config of the last start, of which some fields may differ."""
         self.config, self.folder, self.data = config, folder, data
         self.mesh, self.stop = mesh, stop
         model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
@@ -186,17 +214,23 @@ class _Run:
             folder.checkpoints,
             keep=config.train.keep,
             keep_best=config.train.keep_best,
-            every=config.train.checkpoint_every,
+            # Those in the rhythm of before are none that a stop has put between.
+            every=math.gcd(config.train.checkpoint_every, before.train.checkpoint_every),
         )
         restored = self.checkpoints.restore_latest(state)
         if restored is None:
-            self._check_nothing_is_lost()
+            self._check_nothing_is_lost(
+                max(config.train.checkpoint_every, before.train.checkpoint_every)
+            )
         self.state = self._beginning(state) if restored is None else restored
         self.start = int(self.state.step)
+        # Of a window that a stop has cut, the part that this process did not see.
+        self.tokens_before = int(self.state.window.sums.tokens)
         self.metrics = MetricsWriter(
             folder.metrics,
             folder.tensorboard,
-            step=self.start,
+            # A run that has no checkpoint yet begins anew, its evaluation before step 1 included.
+            step=-1 if restored is None else self.start,
             read_only=not processes.is_first(),
         )
         self.corpus_loss = LossEvaluator(
@@ -228,11 +262,11 @@ class _Run:
             self.checkpoints.close()
             self.metrics.close()
 
-    def _check_nothing_is_lost(self) -> None:
-        """A UserError if the run had come so far that it had checkpoints, and there are none."""
+    def _check_nothing_is_lost(self, every: int) -> None:
+        """A UserError if the run had come to have checkpoints, one `every` steps, and has none."""
         last = max((r['step'] for r in read_metrics(self.folder.metrics)), default=0)
         # One may have been in writing while the steps up to the next were taken.
-        if last > 2 * self.config.train.checkpoint_every:
+        if last > 2 * every:
             raise UserError(
                 f'workdir={str(self.folder.path)!r} has metrics of {last} steps but no checkpoint '
                 'any more: restore its checkpoints, or choose another --workdir to begin anew.'
@@ -289,6 +323,7 @@ class _Run:
         translator = self._translator(self.state.weights)
         translator.prepare(sources, beam_size=self.config.train.eval_beam_size)
         self.corpus_loss.prepare(self.state.weights, self.data.dev)
+        self.corpus_loss.check(self.data.test)
         checksums(self.state)
         self.learning_rate(np.int32(self.start))
         self._new_window()
@@ -357,6 +392,7 @@ class _Run:
         self._check_finite(window)
         seconds = clock.lap()
         tokens = int(window.sums.tokens)
+        rate, self.tokens_before = (tokens - self.tokens_before) / seconds, 0
         record = {
             'step': step,
             'kind': 'train',
@@ -366,14 +402,13 @@ class _Run:
             'target_tokens': tokens,
             'skipped_steps': int(window.skipped),
             'compilations': self.compilations.lap(),
-            'target_tokens_per_second': tokens / seconds,
+            'target_tokens_per_second': rate,
             'seconds': seconds,
         }
         self.metrics.write(record)
         self.state = self.state.replace(window=self._new_window())
         bar.set_postfix_str(
-            f'loss {record["loss"]:.3f}, {record["target_tokens_per_second"]:,.0f} tokens/s, '
-            f'lr {record["learning_rate"]:.2e}'
+            f'loss {record["loss"]:.3f}, {rate:,.0f} tokens/s, lr {record["learning_rate"]:.2e}'
         )
 
     def _new_window(self) -> Window:
@@ -435,9 +470,9 @@ class _Run:
         self, params: Any, pairs: list[tuple[str, str]], beam_size: int, progress: bool = False
     ) -> tuple[CorpusLoss, Scores, list[str]]:
         sources, references = zip(*pairs, strict=True)
+        loss = self.corpus_loss(params, pairs)
         translator = self._translator(params)
         outputs = translator(list(sources), beam_size=beam_size, progress=progress)
-        loss = self.corpus_loss(params, pairs)
         return loss, score(outputs, references), outputs
 
     def _out_of_patience(self) -> bool:
@@ -501,3 +536,8 @@ def _finish_line(config: Config) -> dict[str, Any]:
         'patience': config.train.patience,
         'decode': dataclasses.asdict(config.decode),
     }
+
+
+def _corpus(config: Config) -> DataConfig:
+    """What names the data. Where another file is named, only its content tells whether it is."""
+    return dataclasses.replace(config.data, cache_dir='', data_dir='', manual_dir='')
