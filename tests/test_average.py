@@ -1,5 +1,6 @@
 """The command `average`."""
 
+import errno
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from tiny_run import TEXTS
 from transformer_jax import average, evaluate
 from transformer_jax.errors import UserError
 from transformer_jax.trainer import train
+from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import Translator
 from transformer_jax.workdir import Workdir
 
@@ -60,3 +62,13 @@ def test_nothing_is_averaged_over_a_folder_that_is_there(run_command, workdir):
     arguments = ['--workdir', workdir, '--output', workdir]
     code, _, err = run_command(average, *arguments)
     assert code == 2 and 'exists already' in err
+
+
+def test_what_a_full_disk_leaves_is_removed(run_command, workdir, tmp_path, monkeypatch):
+    def save_weights(*_):
+        raise OSError(errno.ENOSPC, 'No space left on device')
+
+    monkeypatch.setattr(Checkpoints, 'save_weights', save_weights)
+    code, _, err = run_command(average, '--workdir', workdir, '--output', tmp_path / 'mean')
+    assert code == 2 and 'No space left on device' in err
+    assert not (tmp_path / 'mean').exists()

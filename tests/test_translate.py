@@ -81,6 +81,10 @@ def test_a_full_disk_is_said(run_command, workdir):
     ('arguments', 'sentence'),
     [
         (['--workdir', 'nowhere', '--top_k', '5'], '--top_k=5 is of --sample, which is not given'),
+        (
+            ['--workdir', 'nowhere', '--sample', '--beam_size', '8'],
+            '--beam_size=8 is of the search that --sample replaces',
+        ),
         (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' is of somebody who has no"),
         (['--workdir', 'nowhere'], "workdir='nowhere' holds no trained model"),
         (['--workdir', 'nowhere', '--input', 'no'], "--input='no' cannot be read (No such file"),

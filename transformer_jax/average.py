@@ -1,7 +1,9 @@
 """Averages checkpoints: python -m transformer_jax.average --workdir=DIR --output=DIR."""
 
+import contextlib
 import dataclasses
 import re
+import shutil
 from collections.abc import Sequence
 
 from transformer_jax import command
@@ -41,7 +43,8 @@ def main(arguments: Sequence[str]) -> None:
     config, fingerprint = folder.read_config()
     decode = dataclasses.replace(config.decode, average_checkpoints=1, average='latest')
     output.path.mkdir(parents=True)
-    with output.failures_to_write():
+    with contextlib.ExitStack() as stack, output.failures_to_write():
+        stack.callback(shutil.rmtree, output.path, ignore_errors=True)  # half of it is of no use
         translator.vocabulary.save(output.vocabulary)
         manager = Checkpoints(output.checkpoints)
         manager.save_weights(translator.steps[-1], translator.search.params)
@@ -53,6 +56,7 @@ def main(arguments: Sequence[str]) -> None:
             fingerprint,
             folder.read_split_fingerprints(),
         )
+        stack.pop_all()
     print(f'{output.path} holds the mean of steps {translator.steps}')
 
 

@@ -44,6 +44,12 @@ def main(arguments: Sequence[str]) -> None:
     sampling = None
     drawn = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
     if flags.sample:
+        for name in ('beam_size', 'length_penalty'):
+            if getattr(flags, name) is not None:
+                raise UserError(
+                    f'--{name}={getattr(flags, name)} is of the search that --sample replaces: '
+                    'leave out one of the two.'
+                )
         sampling = Sampling(**drawn)
     for name, value in drawn.items():
         if value != parser.get_default(name) and not flags.sample:
