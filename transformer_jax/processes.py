@@ -8,6 +8,7 @@ The environment decides, so that the command line is the same everywhere:
 - TRANSFORMER_JAX_PROCESSES=auto leaves it to JAX, which knows TPU pods and other clusters.
 """
 
+import logging
 import os
 
 from transformer_jax.errors import UserError
@@ -17,19 +18,28 @@ from transformer_jax.errors import UserError
 _HEARTBEAT_TIMEOUT = 30
 _JOIN_TIMEOUT = 600  # seconds until all have to have been started
 _WAIT_MILLISECONDS = 24 * 3600 * 1000  # for the others, who may be tokenising a large corpus
+_logger = logging.getLogger('transformer_jax')
 
 
 def join() -> None:
     """Joins the other processes, where the environment speaks of any; before JAX is used.
 
     Raises:
-      UserError: if the environment contradicts itself, or the others cannot be reached.
+      UserError: if the environment contradicts itself, or what it says cannot be used. Where the
+        others do not come in time, JAX ends the process itself; what was awaited is said before.
     """
     import jax
 
     arguments = _arguments(os.environ)
     if arguments is None or jax.distributed.is_initialized():
         return
+    _logger.info(
+        'Process %s of %s joins the others at %s; they have to be started within %d seconds.',
+        arguments.get('process_id', '?'),
+        arguments.get('num_processes', '?'),
+        arguments.get('coordinator_address', 'the address that the cluster gives'),
+        _JOIN_TIMEOUT,
+    )
     # SIGTERM at one process then has all of them stop after the same step.
     jax.config.update('jax_enable_preemption_service', True)
     try:
