@@ -510,21 +510,20 @@ class Config:
                 f'asks for more checkpoints than train.{field}={kept} keeps: '
                 f'raise train.{field} or lower decode.average_checkpoints.',
             )
-        longest = self.data.max_length
-        if self.model.positions == 'learned' and longest > self.model.max_positions:
+        longest, reach = self.data.max_length, self.model.reach
+        if reach is not None and longest > reach:
             _fail(
                 'data.max_length',
                 longest,
-                f'is more than model.max_positions={self.model.max_positions}, '
+                f'is more than model.max_positions={reach}, '
                 'the longest sentence that learned positions reach: raise it or lower this.',
             )
-        room = self.model.max_positions - self.decode.max_extra_length
-        if self.model.positions == 'learned' and room < 2:
+        if reach is not None and reach - self.decode.max_extra_length < 2:
             _fail(
                 'decode.max_extra_length',
                 self.decode.max_extra_length,
-                f'leaves no place for a source among model.max_positions='
-                f'{self.model.max_positions} learned positions: lower it.',
+                f'leaves no place for a source among model.max_positions={reach} learned '
+                'positions: lower it.',
             )
         if self.data.vocabulary and self.train.init_from:
             _fail(

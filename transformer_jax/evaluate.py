@@ -60,6 +60,7 @@ def main(arguments: Sequence[str]) -> None:
         translator.config.optimizer.label_smoothing,
         translator.search.mesh,
     )
+    # Before the search, which takes longer: this refuses what is too long for learned positions.
     loss = measure(translator.search.params, list(zip(sources, references[0], strict=True)))
     outputs = translator(
         list(sources),

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
@@ -24,9 +25,9 @@ class _Stderr:
         """Flushes, if that can be done."""
         self._attempt(sys.stderr.flush)
 
-    def _attempt(self, what: Any) -> None:
+    def _attempt(self, write: Callable[[], object]) -> None:
         try:
-            what()
+            write()
         except BrokenPipeError:
             # Its reader is gone: `2>&1 | head`. What is written from here on goes nowhere.
             nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import logging
-import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -83,6 +82,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
             ):
                 _logger.info('This run is finished: %s holds its results.', folder.path)
                 return results
+        _check_nothing_is_lost(folder, config, *(saved or ())[:1])
         keep_compiled_programs(cache_folder(config.data.cache_dir))
         going_on = saved is not None and folder.vocabulary.exists()
         vocabulary = _own_vocabulary(folder, config) if going_on else _inherited_vocabulary(config)
@@ -97,8 +97,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 stack.enter_context(folder.locked())
                 _saved(folder, config)  # another run may have begun and ended here meanwhile
             processes.wait_for_all('workdir')
-            before = config if saved is None else saved[0]
-            return _Run(config, before, folder, data, mesh, stop).finish()
+            return _Run(config, folder, data, mesh, stop).finish()
 
 
 def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
@@ -124,6 +123,21 @@ def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
             'choose another --workdir, or restore these fields.'
         )
     return saved
+
+
+def _check_nothing_is_lost(folder: Workdir, *configs: Config) -> None:
+    """A UserError if a run of these configs had come to have checkpoints, and has none."""
+    if folder.has_checkpoints():
+        return
+    # The longest: it may have been stopped before its first one, to have them more often.
+    every = max(config.train.checkpoint_every for config in configs)
+    last = max((r['step'] for r in read_metrics(folder.metrics)), default=0)
+    # One may have been in writing while the steps up to the next were taken.
+    if last > 2 * every:
+        raise UserError(
+            f'workdir={str(folder.path)!r} has metrics of {last} steps but no checkpoint '
+            'any more: restore its checkpoints, or choose another --workdir to begin anew.'
+        )
 
 
 def _own_vocabulary(folder: Workdir, config: Config) -> Vocabulary:
@@ -191,16 +205,7 @@ def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:
 class _Run:
     """What a run holds between start and finish."""
 
-    def __init__(
-        self,
-        config: Config,
-        before: Config,
-        folder: Workdir,
-        data: Data,
-        mesh: Mesh,
-        stop: StopSignals,
-    ):
-        """Prepares; `before` is the config of the last start, of which some fields may differ."""
+    def __init__(self, config: Config, folder: Workdir, data: Data, mesh: Mesh, stop: StopSignals):
         self.config, self.folder, self.data = config, folder, data
         self.mesh, self.stop = mesh, stop
         model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
@@ -214,14 +219,9 @@ class _Run:
             folder.checkpoints,
             keep=config.train.keep,
             keep_best=config.train.keep_best,
-            # Those in the rhythm of before are none that a stop has put between.
-            every=math.gcd(config.train.checkpoint_every, before.train.checkpoint_every),
+            every=config.train.checkpoint_every,
         )
         restored = self.checkpoints.restore_latest(state)
-        if restored is None:
-            self._check_nothing_is_lost(
-                max(config.train.checkpoint_every, before.train.checkpoint_every)
-            )
         self.state = self._beginning(state) if restored is None else restored
         self.start = int(self.state.step)
         # Of a window that a stop has cut, the part that this process did not see.
@@ -262,16 +262,6 @@ class _Run:
             self.checkpoints.close()
             self.metrics.close()
 
-    def _check_nothing_is_lost(self, every: int) -> None:
-        """A UserError if the run had come to have checkpoints, one `every` steps, and has none."""
-        last = max((r['step'] for r in read_metrics(self.folder.metrics)), default=0)
-        # One may have been in writing while the steps up to the next were taken.
-        if last > 2 * every:
-            raise UserError(
-                f'workdir={str(self.folder.path)!r} has metrics of {last} steps but no checkpoint '
-                'any more: restore its checkpoints, or choose another --workdir to begin anew.'
-            )
-
     def _beginning(self, state: TrainState) -> TrainState:
         """The state before step 1, with the weights of another run where there is one."""
         origin = self.config.train.init_from
@@ -303,6 +293,8 @@ class _Run:
 
     def _preflight(self) -> dict[Bucket, Program]:
         """Compiles all that training and its evaluations will run, and says what to expect."""
+        for pairs in (self.data.dev, self.data.test):
+            self.corpus_loss.check(pairs)  # before the minutes that compiling may take
         config, plan = self.config, self.data.plan
         limit = device_memory(self.mesh.local_devices[0])
         vocab_size = self.data.vocabulary.size
@@ -323,7 +315,6 @@ class _Run:
         translator = self._translator(self.state.weights)
         translator.prepare(sources, beam_size=self.config.train.eval_beam_size)
         self.corpus_loss.prepare(self.state.weights, self.data.dev)
-        self.corpus_loss.check(self.data.test)
         checksums(self.state)
         self.learning_rate(np.int32(self.start))
         self._new_window()

@@ -76,10 +76,10 @@ def reorder_hypotheses(cache: DecodingCache, origins: jax.Array) -> DecodingCach
 
 def check_positions(config: ModelConfig, length: int) -> None:
     """Raises a ValueError if `length` positions are more than the learned table has."""
-    if config.positions == 'learned' and length > config.max_positions:
+    if config.reach is not None and length > config.reach:
         raise ValueError(
-            f'{length} positions are more than the {config.max_positions} '
-            'learned ones (model.max_positions).'
+            f'{length} positions are more than the {config.reach} learned ones '
+            '(model.max_positions).'
         )
 
 

@@ -96,11 +96,12 @@ class LossEvaluator:
             sentences_from(self.vocabulary.encode(texts)) for texts in zip(*pairs, strict=True)
         )
         lengths, reach = np.maximum(source.lengths, target.lengths), self.model.config.reach
-        if reach is not None and lengths.max() > reach:
+        longest = int(np.argmax(lengths))
+        if reach is not None and lengths[longest] > reach:
             raise UserError(
                 f'model.max_positions={reach} learned positions do not reach the end of pair '
-                f'{np.argmax(lengths) + 1} of this set, which has {lengths.max()} tokens: shorten '
-                'it, or leave it out.'
+                f'{longest + 1} of this set, which begins {pairs[longest][0][:40]!r} and has '
+                f'{lengths[longest]} tokens: shorten it, or leave it out.'
             )
         return source, target, lengths
 
