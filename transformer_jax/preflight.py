@@ -21,6 +21,7 @@ from transformer_jax.cache import partial_path
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.errors import UserError
+from transformer_jax.host_memory import free_memory
 from transformer_jax.model import Transformer
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.progress import progress_bar
@@ -204,17 +205,13 @@ def batch_rows(config: Config, bucket: Bucket, mesh: Mesh) -> int:
 def device_memory(device: jax.Device) -> int | None:
     """Bytes that a device lets this process have; None where that cannot be known.
 
-    The CPU devices of a process share what the machine has free.
+    The CPU devices of a process share what is free of the host's.
     """
     if device.platform != 'cpu':
         stats = device.memory_stats()
         return stats.get('bytes_limit') if stats else None
-    try:
-        lines = Path('/proc/meminfo').read_text(encoding='ascii').splitlines()
-    except OSError:
-        return None
-    free = next((int(s.split()[1]) for s in lines if s.startswith('MemAvailable:')), None)
-    return None if free is None else free * 1024 // jax.local_device_count()
+    free = free_memory()
+    return None if free is None else free // jax.local_device_count()
 
 
 def _too_large(config: Config, bucket: Bucket, needed: str, limit: int | None) -> UserError:

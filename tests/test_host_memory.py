@@ -1,0 +1,79 @@
+"""What memory is free, on machines made of files."""
+
+import pytest
+
+from transformer_jax.host_memory import free_memory
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Writes files of proc/ and sys/, and returns the folder that holds both."""
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding='ascii')
+        return tmp_path
+
+    write({'proc/meminfo': 'MemTotal: 4000 kB\nMemAvailable: 3000 kB\nHugePages_Total: 0\n'})
+    return write
+
+
+def _group(folder, limit, used, cache, version=2):
+    names = {
+        1: ('memory/', 'limit_in_bytes', 'usage_in_bytes', 'total_inactive_file'),
+        2: ('', 'max', 'current', 'inactive_file'),
+    }
+    top, limited, use, cached = names[version]
+    folder = f'sys/fs/cgroup/{top}{folder}memory'
+    return {
+        f'{folder}.{limited}': f'{limit}\n',
+        f'{folder}.{use}': f'{used}\n',
+        f'{folder}.stat': f'anon 5\n{cached} {cache}\n',
+    }
+
+
+def test_without_groups_it_is_what_the_machine_has_available(machine):
+    assert free_memory(machine({})) == 3000 * 1024
+
+
+def test_a_group_has_its_limit_less_its_use_but_for_the_file_cache(machine):
+    root = machine({'proc/self/cgroup': '0::/job\n', **_group('job/', 10_000, 7_000, 2_000)})
+    assert free_memory(root) == 5_000
+
+
+def test_a_group_without_a_limit_sets_none(machine):
+    root = machine({'proc/self/cgroup': '0::/job\n', **_group('job/', 'max', 7_000, 2_000)})
+    assert free_memory(root) == 3000 * 1024
+
+
+def test_the_group_that_holds_another_limits_it(machine):
+    groups = _group('job/', 6_000, 4_000, 0) | _group('job/step/', 'max', 500, 0)
+    assert free_memory(machine({'proc/self/cgroup': '0::/job/step\n', **groups})) == 2_000
+
+
+def test_groups_of_version_1(machine):
+    root = machine(
+        {
+            'proc/self/cgroup': '9:name=systemd:/\n4:cpu,memory:/job\n0::/\n',
+            **_group('job/', 10_000, 7_000, 2_000, version=1),
+        }
+    )
+    assert free_memory(root) == 5_000
+
+
+def test_a_container_sees_its_own_group_as_the_top(machine):
+    root = machine(
+        {'proc/self/cgroup': '4:memory:/docker/8a6f\n', **_group('', 9_000, 1_000, 0, version=1)}
+    )
+    assert free_memory(root) == 8_000
+
+
+def test_a_group_beyond_its_limit_has_nothing_left(machine):
+    root = machine({'proc/self/cgroup': '0::/\n', **_group('', 1_000, 1_200, 0)})
+    assert free_memory(root) == 0
+
+
+def test_elsewhere_nobody_knows(tmp_path):
+    assert free_memory(tmp_path) is None
