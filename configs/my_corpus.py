@@ -65,4 +65,8 @@ def get_config():
     config.train.eval_every = 1000
     # Stop after so many evaluations without a better dev BLEU; 0 runs all the steps.
     config.train.patience = 5
+    # Translate with the mean of the five checkpoints that did best on dev.
+    config.train.keep_best = 5
+    config.decode.average = 'best'
+    config.decode.average_checkpoints = 5
     return config

@@ -1,5 +1,6 @@
 """Promises 2 and 8 for translation: raw text in, raw text out."""
 
+import dataclasses
 import logging
 import shutil
 
@@ -14,6 +15,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
 from transformer_jax.translator import Sampling, Translation, Translator
+from transformer_jax.workdir import Workdir
 
 messages = logging.getLogger('transformer_jax')
 
@@ -187,6 +189,21 @@ def test_an_untrained_workdir(tmp_path, made):
         folder.mkdir()
     with pytest.raises(UserError, match='holds no trained model: train one there first'):
         Translator.load(folder)
+
+
+def test_before_a_dev_bleu_is_known_the_latest_stand_in_for_the_best(workdir, tmp_path, caplog):
+    run = Workdir(shutil.copytree(workdir, tmp_path / 'run'))
+    for scores in run.checkpoints.rglob('scores.json'):
+        scores.unlink()
+    config, fingerprint = run.read_config()
+    decode = dataclasses.replace(config.decode, average='best', average_checkpoints=1)
+    run.write_config(
+        dataclasses.replace(config, decode=decode), fingerprint, run.read_split_fingerprints()
+    )
+    messages.addHandler(caplog.handler)
+    assert Translator.load(run.path).steps == [120]
+    messages.removeHandler(caplog.handler)
+    assert 'No checkpoint has a dev BLEU yet: the latest are taken.' in caplog.text
 
 
 def test_fewer_checkpoints_than_asked_for_are_said(workdir, caplog):

@@ -54,6 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     if given is None:
         given = _own(flags.workdir, translator, flags.split or 'test')
     sources, *references = given
+    decode = translator.decode_config(flags.beam_size, flags.length_penalty)
     measure = LossEvaluator(
         translator.search.model,
         translator.vocabulary,
@@ -64,15 +65,12 @@ def main(arguments: Sequence[str]) -> None:
     loss = measure(translator.search.params, list(zip(sources, references[0], strict=True)))
     outputs = translator(
         list(sources),
-        beam_size=flags.beam_size,
-        length_penalty=flags.length_penalty,
+        beam_size=decode.beam_size,
+        length_penalty=decode.length_penalty,
         progress=True,
     )
     # The end of a sentence is predicted as well.
     words = sum(len(text.split()) + 1 for text in references[0])
-    decode = translator.config.decode
-    beam_size = decode.beam_size if flags.beam_size is None else flags.beam_size
-    alpha = decode.length_penalty if flags.length_penalty is None else flags.length_penalty
     for score in all_scores(outputs, *references):
         print(f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}')
     print(
@@ -81,11 +79,12 @@ def main(arguments: Sequence[str]) -> None:
         f'{math.exp(loss.nll * loss.tokens / words):.4f} per word ({words:,}); both count the ends '
         'of sentences\n'
         f'sentences    {len(sources):,}, {len(references)} reference(s) of each\n'
-        f'search       beam {beam_size}, log-probability / ((5 + length) / 6)^{alpha:g}, '
-        f'at most {decode.max_extra_length} tokens more than the source\n'
+        f'search       beam {decode.beam_size}, log-probability / ((5 + length) / 6)^'
+        f'{decode.length_penalty:g}, at most {decode.max_extra_length} tokens more than the '
+        'source\n'
         f'checkpoints  mean of steps {translator.steps}\n'
-        '± is half the 95 % confidence interval, by bootstrap. Compare the first line only; the '
-        'others are\nhow older papers scored.'
+        '± is half the 95 % confidence interval, by bootstrap. Compare BLEU and chrF2 of equal '
+        'signatures;\nthe other lines are how older papers scored.'
     )
 
 

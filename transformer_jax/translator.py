@@ -74,7 +74,7 @@ def load_trained(
     config, _ = saved
     if checkpoints is not None and checkpoints < 1:
         raise UserError(f'checkpoints={checkpoints} must be 1 or more.')
-    manager = Checkpoints(folder.checkpoints, read_only=True)
+    manager = Checkpoints(folder.checkpoints, every=config.train.checkpoint_every, read_only=True)
     try:
         there = manager.steps()
         if steps is not None and not set(steps) <= set(there):
@@ -84,6 +84,9 @@ def load_trained(
             )
         which = average or config.decode.average
         ranked = manager.ranked(which) if steps is None else steps
+        if there and not ranked and average is None:  # early in a run whose config says 'best'
+            _logger.warning('No checkpoint has a dev BLEU yet: the latest are taken.')
+            ranked = manager.ranked()
         if there and not ranked:
             raise UserError(
                 f'{field}={str(workdir)!r} has no checkpoint with a dev BLEU, by which to choose '
@@ -209,7 +212,12 @@ class Translator:
         Raises:
           UserError: if an option is out of range.
         """
-        decode = self._decode_config(n_best, beam_size, length_penalty, sampling)
+        decode = self.decode_config(beam_size, length_penalty)
+        if n_best < 1 or (n_best > decode.beam_size and sampling is None):
+            raise UserError(
+                f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
+                'raise beam_size, or lower n_best.'
+            )
         results: list[list[Translation]] = [[Translation('', 0.0, ())] * n_best for _ in texts]
         ids_of = self.vocabulary.encode(texts)
         full = [k for k, ids in enumerate(ids_of) if len(ids) > 1]
@@ -239,28 +247,27 @@ class Translator:
 
     def prepare(self, texts: Sequence[str], *, beam_size: int | None = None) -> None:
         """Compiles all that translating `texts` takes, by translating nothing in its shapes."""
-        decode = self._decode_config(1, beam_size, None, None)
+        decode = self.decode_config(beam_size)
         lengths = [len(ids) for ids in self.vocabulary.encode(texts) if len(ids) > 1]
         limit = self.search.source_limit()
         self.search.prepare([min(n, limit or n) for n in lengths], decode)
 
-    def _decode_config(
-        self,
-        n_best: int,
-        beam_size: int | None,
-        length_penalty: float | None,
-        sampling: Sampling | None,
+    def decode_config(
+        self, beam_size: int | None = None, length_penalty: float | None = None
     ) -> DecodeConfig:
+        """What a search goes by.
+
+        Args:
+          beam_size: hypotheses; None takes the config's.
+          length_penalty: alpha; None takes the config's.
+
+        Raises:
+          UserError: if one is out of range.
+        """
         given = {'beam_size': beam_size, 'length_penalty': length_penalty}
-        decode = dataclasses.replace(
+        return dataclasses.replace(
             self.config.decode, **{k: v for k, v in given.items() if v is not None}
         )
-        if n_best < 1 or (n_best > decode.beam_size and sampling is None):
-            raise UserError(
-                f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
-                'raise beam_size, or lower n_best.'
-            )
-        return decode
 
     def _translation(self, ids: np.ndarray, score: np.ndarray) -> Translation:
         ids = ids.tolist()

@@ -161,7 +161,7 @@ def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):
 
 
 def mean(path, count, which='latest'):
-    manager = Checkpoints(path, read_only=True)
+    manager = Checkpoints(path, every=5, read_only=True)
     return manager.average(manager.ranked(which), count)
 
 
@@ -241,3 +241,19 @@ def test_one_between_the_regular_ones_stays_while_it_is_the_newest(tmp_path):
         manager.wait()
         kept.append(manager.steps())
     assert kept == [[3], [3, 6], [6, 8], [6, 9], [9, 11]]
+
+
+def test_one_of_the_best_that_is_older_is_none_of_the_latest(tmp_path):
+    manager = Checkpoints(tmp_path / 'c', keep=3, keep_best=1, every=2)
+    for step in range(2, 22, 2):
+        manager.save(state(step), {'bleu': 1.0 / step})
+    assert manager.steps() == [2, 16, 18, 20]
+    assert manager.ranked('latest') == [20, 18, 16]
+    assert manager.ranked('best') == [2, 16, 18, 20]
+    manager.close()
+
+
+def test_the_latest_go_on_behind_one_that_is_missing(tmp_path):
+    save(tmp_path / 'c', [2, 4, 8, 9], keep=4)
+    manager = Checkpoints(tmp_path / 'c', every=2, read_only=True)
+    assert manager.ranked('latest') == [9, 8, 4, 2]

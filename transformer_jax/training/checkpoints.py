@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import itertools
 import json
 import logging
 import math
@@ -59,6 +60,7 @@ class Checkpoints:
           read_only: neither saves nor cleans up.
         """
         self.directory = directory.absolute()
+        self._every = every
         self._known_bleu: dict[int, float | None] = {}
         options = (
             ocp.CheckpointManagerOptions(read_only=True, save_interval_steps=0, create=False)
@@ -172,10 +174,16 @@ class Checkpoints:
         self._manager.reload()
 
     def ranked(self, which: str = 'latest') -> list[int]:
-        """Steps of all checkpoints, the 'latest' first, or of those with dev BLEU, the 'best'."""
+        """Steps of checkpoints, the 'latest' first, or of those with dev BLEU, the 'best' first.
+
+        The latest end at a gap: what lies behind one was kept as one of the best, may be old, and
+        has no place in their mean.
+        """
         steps = self.steps()[::-1]
         if which == 'latest':
-            return steps
+            # A single one may be missing: damaged ones are put aside.
+            near = (new - old <= 2 * self._every for new, old in itertools.pairwise(steps))
+            return steps[: 1 + len(list(itertools.takewhile(bool, near)))]
         bleu = {step: self._bleu(step) for step in steps}
         return sorted((s for s in steps if bleu[s] is not None), key=lambda s: -bleu[s])
 
