@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Measures what the paper's base and big models cost on all devices of this machine.
+# Measures what the paper's base and big models cost on all devices of this machine, and how long a
+# training of the demo takes to its first step.
 #   bash launch/benchmark.sh [FOLDER [ARGUMENTS]]     e.g. figures --config.mesh.fsdp=2
 #   The figures go to standard output and, as JSON, into FOLDER (default: figures).
 #   EXTRAS=cuda or EXTRAS=tpu installs JAX for that device; with cuda, training is measured once more
@@ -22,6 +23,9 @@ measure() { # NAME of the figures, CONFIG, ARGUMENTS
         --json="$folder/$name.json" "$@"
 }
 
+say "measuring the time to the first step of configs/demo.py"
+"$VENV_PYTHON" -m transformer_jax.benchmark --config=configs/demo.py --parts=start \
+    --json="$folder/start.json"
 for config in base big; do
     measure "$config" "$config" "$@"
 done

@@ -1,8 +1,9 @@
 import json
 
 import pytest
+from tiny_run import config_file, trained
 
-from transformer_jax import benchmark
+from transformer_jax import benchmark, measure
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.errors import UserError
 
@@ -50,6 +51,26 @@ def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkey
         assert 0 < found['median_seconds'] <= found['p95_seconds']
 
 
+def test_it_measures_the_corpus_of_a_config_that_begins_from_another_run(
+    workdir, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
+    monkeypatch.setattr(measure, 'start', lambda flags: 2.5)
+    data = {'vocab_size': 450, 'subword_sampling': 0.1}  # the run's own has 500 pieces
+    run = trained().to_dict()
+    config = Config.from_mapping(
+        run | {'data': run['data'] | data, 'train': run['train'] | {'init_from': str(workdir)}}
+    )
+    file = config_file(tmp_path / 'config.py', config)
+    parts = '--parts=start,input,compile,train'
+    benchmark.main([f'--config={file}', parts, f'--json={tmp_path}/out.json'])
+    figures = json.loads((tmp_path / 'out.json').read_text())
+    assert figures['compile']['vocabulary'] == 500
+    assert figures['input']['pairs_per_second'] > 0
+    assert figures['train']['mix']['target_tokens_per_second'] > 0
+    assert figures['start'] == {'as_found_seconds': 2.5, 'warm_seconds': 2.5}
+
+
 def test_a_trace_is_written_on_request(config, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
     benchmark.main([config, '--synthetic=300', '--parts=train', f'--profile={tmp_path}'])
@@ -74,7 +95,15 @@ def test_synthetic_lengths_are_realistic():
     assert lengths.max() <= 256
 
 
-@pytest.mark.parametrize('flag', ['--parts=inptu', '--synthetic=0', '--json=/no/such/folder/a'])
-def test_a_mistake(config, flag):
-    with pytest.raises(UserError, match=r'must be|does not exist'):
-        benchmark.main([config, flag])
+@pytest.mark.parametrize(
+    ('flags', 'sentence'),
+    [
+        (['--parts=inptu'], "--parts='inptu' must be among"),
+        (['--synthetic=0'], '--synthetic=0 must be 1 or more'),
+        (['--synthetic=9', '--parts=start,input'], '--parts=start times a training as it is'),
+        (['--json=/no/such/folder/a'], 'is in a folder that does not exist'),
+    ],
+)
+def test_a_mistake(config, flags, sentence):
+    with pytest.raises(UserError, match=sentence):
+        benchmark.main([config, *flags])

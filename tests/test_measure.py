@@ -38,6 +38,13 @@ def test_a_training_is_timed_to_its_first_step(tmp_path):
     assert measure.start([f'--config={config}']) > 1.0
 
 
+def test_the_evaluation_before_step_1_is_no_step(monkeypatch):
+    found = iter([[], [{'kind': 'dev'}], [{'kind': 'dev'}, {'kind': 'train'}]])
+    monkeypatch.setattr(measure, 'read_metrics', lambda path: next(found))
+    measure.start(['--config=configs/demo.py'])
+    assert not list(found)
+
+
 def test_a_training_that_fails_says_why(tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
     with pytest.raises(UserError, match=r'that was to be timed has ended: error: .*d_model=-1'):

@@ -86,7 +86,7 @@ def test_the_table_has_a_row_for_each_shape(programs):
     ]
 
 
-def test_the_end_is_reckoned_from_the_speed_of_the_device(programs):
+def test_the_end_is_reckoned_from_a_speed(programs):
     # At this speed an epoch, whatever it takes, takes an hour.
     uses = {b: sum(batch.bucket == b for batch in PLAN.epoch(0)) for b in programs}
     speed = sum(uses[b] * program.flops for b, program in programs.items()) / 3600
@@ -102,6 +102,11 @@ def test_a_speed_is_remembered_for_its_device_and_mesh(tmp_path, mesh):
     remember_speed(tmp_path, CONFIG, one, 9e9)
     assert known_speed(tmp_path, CONFIG, mesh) == 5e9
     assert known_speed(tmp_path, CONFIG, one) == 9e9
+
+
+def test_the_speed_of_another_model_says_nothing(tmp_path, mesh):
+    remember_speed(tmp_path, CONFIG, mesh, 5e9)
+    assert known_speed(tmp_path, tiny(model={'d_ff': 64}), mesh) is None
 
 
 def test_what_cannot_fit_is_refused_with_the_remedies(mesh):

@@ -28,7 +28,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from transformer_jax import __version__, command, measure
+from transformer_jax import __version__, command, measure, resuming
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> None:
     )
     command.add_config_flag(parser)
     parser.add_argument(
-        '--parts', default=','.join(_PARTS), help='what to measure (default: %(default)s)'
+        '--parts',
+        help=f'what to measure (default: {",".join(_PARTS)}; with --synthetic, without start)',
     )
     parser.add_argument(
         '--synthetic',
@@ -73,12 +74,20 @@ def main(arguments: Sequence[str]) -> None:
         'perfetto.dev',
     )
     flags, overrides = parser.parse_known_args(arguments)
-    parts = flags.parts.split(',')
+    if flags.parts is None:
+        parts = [part for part in _PARTS if part != 'start' or flags.synthetic is None]
+    else:
+        parts = flags.parts.split(',')
     for part in parts:
         if part not in _PARTS:
             raise UserError(f'--parts={part!r} must be among {", ".join(_PARTS)}.')
     if flags.synthetic is not None and flags.synthetic < 1:
         raise UserError(f'--synthetic={flags.synthetic} must be 1 or more.')
+    if flags.synthetic is not None and 'start' in parts:
+        raise UserError(
+            '--parts=start times a training as it is, which --synthetic pairs cannot stand in for: '
+            'leave out one of the two.'
+        )
     if flags.json and not Path(flags.json).resolve().parent.is_dir():
         raise UserError(f'--json={flags.json!r} is in a folder that does not exist: make it first.')
     if flags.json and Path(flags.json).is_dir():
@@ -88,7 +97,7 @@ def main(arguments: Sequence[str]) -> None:
     config = command.load_config(flags.config, overrides)
     # Before this process takes hold of the devices.
     figures: dict[str, Any] = {}
-    if 'start' in parts and flags.synthetic is None:
+    if 'start' in parts:
         figures['start'] = _start([f'--config={flags.config}', *overrides])
     figures = _machine(config, flags.config) | figures
     _measure(config, parts, flags.synthetic, flags.profile, figures)
@@ -135,7 +144,7 @@ def _measure(
 ) -> None:
     """Prints each part as soon as it is measured, and adds it to `figures`."""
     if synthetic is None:
-        data = prepare(config.data)
+        data = prepare(config.data, resuming.inherited_vocabulary(config))
         store, plan, vocab_size = data.store, data.plan, data.vocabulary.size
         segmentation = data.segmentation
         sentences = data.vocabulary.encode([source for source, _ in data.dev[:_SENTENCES]])

@@ -1,6 +1,7 @@
 """Before step 1: every program compiled, its memory known, what cannot fit refused."""
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import json
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from transformer_jax.cache import partial_path
+from transformer_jax.cache import content_digest, partial_path
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.errors import UserError
@@ -251,7 +252,7 @@ def report(programs: dict[Bucket, Program], plan: BatchPlan, speed: float | None
         seconds = left * epoch / plan.batches_per_epoch
         end = time.strftime('%Y-%m-%d %H:%M', time.localtime(time.time() + seconds))
         lines.append(
-            f'Expected from the benchmark of this device: {tokens:,.0f} target tokens/s, '
+            f'Expected from the benchmark of this model here: {tokens:,.0f} target tokens/s, '
             f'{left:,} steps in {seconds / 3600:,.1f} hours, by {end} (evaluations not counted).'
         )
     return '\n'.join(lines)
@@ -260,7 +261,12 @@ def report(programs: dict[Bucket, Program], plan: BatchPlan, speed: float | None
 def _speed_key(config: Config, mesh: Mesh) -> str:
     shape = 'x'.join(map(str, mesh.devices.shape))
     dtype = jnp.dtype(compute_dtype(config.model)).name
-    return f'{mesh.local_devices[0].device_kind}, {os.cpu_count()} cores, mesh {shape}, {dtype}'
+    # Small models come nowhere near the speed of large ones.
+    model = content_digest([json.dumps(dataclasses.asdict(config.model), sort_keys=True)])
+    return (
+        f'{mesh.local_devices[0].device_kind}, {os.cpu_count()} cores, mesh {shape}, {dtype}, '
+        f'model {model[:16]}'
+    )
 
 
 def known_speed(folder: Path, config: Config, mesh: Mesh) -> float | None:

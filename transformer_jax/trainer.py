@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax import processes
+from transformer_jax import processes, resuming
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.data.batching import Bucket
@@ -21,8 +21,8 @@ from transformer_jax.data.feed import load_tensorflow
 from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.device_feed import device_batches
-from transformer_jax.errors import UserError, user_path
-from transformer_jax.metrics import MetricsWriter, read_metrics
+from transformer_jax.errors import UserError
+from transformer_jax.metrics import MetricsWriter
 from transformer_jax.model import Transformer
 from transformer_jax.preflight import (
     Compilations,
@@ -70,7 +70,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
     folder.check_writable()
     mesh = make_mesh(config.mesh)
     with StopSignals() as stop, contextlib.ExitStack() as stack:
-        saved = _saved(folder, config)
+        saved = resuming.saved(folder, config)
         if saved is not None:
             if processes.is_first():
                 stack.enter_context(folder.locked())
@@ -82,10 +82,14 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
             ):
                 _logger.info('This run is finished: %s holds its results.', folder.path)
                 return results
-        _check_nothing_is_lost(folder, config, *(saved or ())[:1])
+        resuming.check_nothing_is_lost(folder, config, *(saved or ())[:1])
         keep_compiled_programs(cache_folder(config.data.cache_dir))
         going_on = saved is not None and folder.vocabulary.exists()
-        vocabulary = _own_vocabulary(folder, config) if going_on else _inherited_vocabulary(config)
+        vocabulary = (
+            resuming.own_vocabulary(folder, config)
+            if going_on
+            else resuming.inherited_vocabulary(config)
+        )
         data = _prepare_in_turn(config, vocabulary)
         if saved is not None and saved[1] != data.fingerprint:
             raise UserError(
@@ -95,94 +99,10 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
         with folder.failures_to_write():
             if processes.is_first() and saved is None:
                 stack.enter_context(folder.locked())
-                _saved(folder, config)  # another run may have begun and ended here meanwhile
+                # Another run may have begun and ended here meanwhile.
+                resuming.saved(folder, config)
             processes.wait_for_all('workdir')
             return _Run(config, folder, data, mesh, stop).finish()
-
-
-def _saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
-    """What the folder says of its run; a UserError if that is not the run of `config`."""
-    average = folder.read_average()
-    if average is not None:
-        raise UserError(
-            f'workdir={str(folder.path)!r} holds averaged weights, which cannot be trained: '
-            f'go on in {average["workdir"]!r}, or choose another --workdir, which may begin from '
-            'these weights (train.init_from).'
-        )
-    saved = folder.read_config()
-    if saved is None and folder.has_checkpoints():
-        raise UserError(
-            f'workdir={str(folder.path)!r} holds checkpoints but no config.json, which says whose '
-            'they are: restore the file, or choose another --workdir.'
-        )
-    differences = [] if saved is None else config.differences(saved[0])
-    if differences:
-        raise UserError(
-            f'workdir={str(folder.path)!r} belongs to a run of another config '
-            f'(now against then: {"; ".join(differences)}): '
-            'choose another --workdir, or restore these fields.'
-        )
-    return saved
-
-
-def _check_nothing_is_lost(folder: Workdir, *configs: Config) -> None:
-    """A UserError if a run of these configs had come to have checkpoints, and has none."""
-    if folder.has_checkpoints():
-        return
-    # The longest: it may have been stopped before its first one, to have them more often.
-    every = max(config.train.checkpoint_every for config in configs)
-    last = max((r['step'] for r in read_metrics(folder.metrics)), default=0)
-    # One may have been in writing while the steps up to the next were taken.
-    if last > 2 * every:
-        raise UserError(
-            f'workdir={str(folder.path)!r} has metrics of {last} steps but no checkpoint '
-            'any more: restore its checkpoints, or choose another --workdir to begin anew.'
-        )
-
-
-def _own_vocabulary(folder: Workdir, config: Config) -> Vocabulary:
-    """The vocabulary of the run in `folder`; a UserError if the config now names another."""
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-    named = config.data.vocabulary
-    # Where that file is gone, the copy in the workdir is the one.
-    if (
-        named
-        and user_path(named, 'data.vocabulary').exists()
-        and Vocabulary.load(named).digest != vocabulary.digest
-    ):
-        raise UserError(
-            f'data.vocabulary={named!r} is not the vocabulary that the run in '
-            f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
-        )
-    return vocabulary
-
-
-def _inherited_vocabulary(config: Config) -> Vocabulary | None:
-    """The vocabulary of the run to begin from, if any; a UserError if its weights do not fit."""
-    origin = config.train.init_from
-    if not origin:
-        return None
-    folder = Workdir(origin)
-    saved = folder.read_config()
-    if saved is None or not folder.has_checkpoints():
-        raise UserError(
-            f'train.init_from={origin!r} holds no trained model: name the folder of a trained run.'
-        )
-    differences = config.model_differences(saved[0])
-    if differences:
-        raise UserError(
-            f'train.init_from={origin!r} holds the weights of another model '
-            f'(now against there: {"; ".join(differences)}): '
-            'give these fields the values they have there, or begin from another folder.'
-        )
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
-    if vocabulary.size != config.data.vocab_size:
-        _logger.info(
-            'The vocabulary is that of train.init_from: %s pieces, not data.vocab_size=%s.',
-            f'{vocabulary.size:,}',
-            f'{config.data.vocab_size:,}',
-        )
-    return vocabulary
 
 
 def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:

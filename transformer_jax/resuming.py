@@ -1,0 +1,96 @@
+"""Whether a run may start in its folder, and what it takes over from there or from another run."""
+
+import logging
+
+from transformer_jax.config import Config
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError, user_path
+from transformer_jax.metrics import read_metrics
+from transformer_jax.workdir import Workdir
+
+_logger = logging.getLogger('transformer_jax')
+
+
+def saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
+    """What the folder says of its run; a UserError if that is not the run of `config`."""
+    average = folder.read_average()
+    if average is not None:
+        raise UserError(
+            f'workdir={str(folder.path)!r} holds averaged weights, which cannot be trained: '
+            f'go on in {average["workdir"]!r}, or choose another --workdir, which may begin from '
+            'these weights (train.init_from).'
+        )
+    saved = folder.read_config()
+    if saved is None and folder.has_checkpoints():
+        raise UserError(
+            f'workdir={str(folder.path)!r} holds checkpoints but no config.json, which says whose '
+            'they are: restore the file, or choose another --workdir.'
+        )
+    differences = [] if saved is None else config.differences(saved[0])
+    if differences:
+        raise UserError(
+            f'workdir={str(folder.path)!r} belongs to a run of another config '
+            f'(now against then: {"; ".join(differences)}): '
+            'choose another --workdir, or restore these fields.'
+        )
+    return saved
+
+
+def check_nothing_is_lost(folder: Workdir, *configs: Config) -> None:
+    """A UserError if a run of these configs had come to have checkpoints, and has none."""
+    if folder.has_checkpoints():
+        return
+    # The longest: it may have been stopped before its first one, to have them more often.
+    every = max(config.train.checkpoint_every for config in configs)
+    last = max((r['step'] for r in read_metrics(folder.metrics)), default=0)
+    # One may have been in writing while the steps up to the next were taken.
+    if last > 2 * every:
+        raise UserError(
+            f'workdir={str(folder.path)!r} has metrics of {last} steps but no checkpoint '
+            'any more: restore its checkpoints, or choose another --workdir to begin anew.'
+        )
+
+
+def own_vocabulary(folder: Workdir, config: Config) -> Vocabulary:
+    """The vocabulary of the run in `folder`; a UserError if the config now names another."""
+    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    named = config.data.vocabulary
+    # Where that file is gone, the copy in the workdir is the one.
+    if (
+        named
+        and user_path(named, 'data.vocabulary').exists()
+        and Vocabulary.load(named).digest != vocabulary.digest
+    ):
+        raise UserError(
+            f'data.vocabulary={named!r} is not the vocabulary that the run in '
+            f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
+        )
+    return vocabulary
+
+
+def inherited_vocabulary(config: Config) -> Vocabulary | None:
+    """The vocabulary of the run to begin from, if any; a UserError if its weights do not fit."""
+    origin = config.train.init_from
+    if not origin:
+        return None
+    folder = Workdir(origin)
+    saved = folder.read_config()
+    if saved is None or not folder.has_checkpoints():
+        raise UserError(
+            f'train.init_from={origin!r} holds no trained model: name the folder of a trained run.'
+        )
+    differences = config.model_differences(saved[0])
+    if differences:
+        raise UserError(
+            f'train.init_from={origin!r} holds the weights of another model '
+            f'(now against there: {"; ".join(differences)}): '
+            'give these fields the values they have there, or begin from another folder.'
+        )
+    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
+    if vocabulary.size != config.data.vocab_size:
+        _logger.info(
+            'The vocabulary is that of train.init_from: %s pieces, not data.vocab_size=%s.',
+            f'{vocabulary.size:,}',
+            f'{config.data.vocab_size:,}',
+        )
+    return vocabulary
