@@ -61,6 +61,7 @@ def test_big_is_the_papers():
     assert (config.model.d_model, config.model.d_ff, config.model.num_heads) == (1024, 4096, 16)
     assert (config.model.dropout_rate, config.train.steps) == (0.3, 300_000)
     assert config.decode.average_checkpoints == 20
+    assert config.train.checkpoint_every == 600  # ten minutes
     assert config.data == load('base').data
 
 

@@ -46,13 +46,14 @@ def test_all_ways_side_by_side():
         'chrF2',
         'BLEU, lowercased',
         'BLEU, lowercased, split at spaces',
-        'BLEU, compounds split',
+        'BLEU, 13a, compounds split',
     ]
     assert lowercased.score == at_spaces.score == pytest.approx(100)
     assert cased.score < split.score < 100  # a split compound has more words that agree
     assert 'case:lc|eff:no|tok:13a' in lowercased.signature
     assert 'case:lc|eff:no|tok:none' in at_spaces.signature
     assert 'bs:1000' in cased.signature
+    assert 'tok:13a+compounds' in split.signature
 
 
 def test_compounds_are_split_as_tensor2tensor_does():
@@ -74,4 +75,5 @@ def test_where_some_resamples_have_no_chrf_there_is_no_interval():
     bleu, chrf, *_ = all_scores(hypotheses, references)
     assert chrf.score == pytest.approx(score(hypotheses, references).chrf)
     assert np.isnan(chrf.margin)
+    assert 'bs:' not in chrf.signature
     assert bleu.margin > 0

@@ -24,14 +24,15 @@ class Row:
       changes: what differs from the base model, by section and field of the config.
       perplexity: the paper's, per piece, on newstest2013.
       bleu: the paper's, on newstest2013; for 'big' as well.
-      parameters: the paper's, in millions; rows that leave it blank have the base model's.
+      parameters: the paper's, in millions, the base model's where a row changes nothing that
+        counts; None for row E, whose tables it does not count.
       measured: what this repository has measured, or ''.
     """
 
     changes: Mapping[str, Mapping[str, Any]]
     perplexity: float
     bleu: float
-    parameters: int = 65
+    parameters: int | None = 65
     measured: str = ''
 
 
@@ -59,11 +60,17 @@ ROWS = {
     'D-dropout-0.2': Row(_model(dropout_rate=0.2), 4.95, 25.5),
     'D-smoothing-0.0': Row({'optimizer': {'label_smoothing': 0.0}}, 4.67, 25.3),
     'D-smoothing-0.2': Row({'optimizer': {'label_smoothing': 0.2}}, 5.47, 25.7),
-    'E-learned': Row(_model(positions='learned'), 4.92, 25.7),
+    'E-learned': Row(_model(positions='learned'), 4.92, 25.7, None),
     'big': Row(
         {
             'model': {'d_model': 1024, 'd_ff': 4096, 'num_heads': 16, 'dropout_rate': 0.3},
-            'train': {'steps': 300_000, 'keep': 20},
+            # Steps took it a second: every 10 minutes (section 6.1), too.
+            'train': {
+                'steps': 300_000,
+                'keep': 20,
+                'checkpoint_every': 600,
+                'eval_every': 4800,
+            },
             'decode': {'average_checkpoints': 20},
         },
         4.33,
@@ -79,7 +86,11 @@ vocabulary had had 41,000 pieces (65 M = 44.1 M of layers + 40,800 x 512). For "
 176.2 M of layers + 35,900 x 1024. It says no more than "about 37,000". Row E, whose count the
 paper leaves out, has two tables of 1,024 positions besides.
 GFLOP: model FLOPs of a training step on 25,000 + 25,000 tokens in sentences of 25, without padding.
-PPL and BLEU: the paper's, on newstest2013. Measured: by this repository; '-' is not yet."""
+PPL and BLEU: the paper's, on newstest2013; PPL per word piece, BLEU of tokens with compounds split,
+both without averaging of checkpoints (section 6.2). What compares with them are the perplexity per
+token and the line "compounds split" of
+    python -m transformer_jax.evaluate --workdir=DIR --split=dev --checkpoints=1
+Measured: by this repository; '-' is not yet."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -111,8 +122,8 @@ def table() -> str:
 
     lines = [
         f'{"row":16}{"layers":>7}{"d_model":>8}{"d_ff":>6}{"heads":>6}{"d_k":>5}{"d_v":>5}'
-        f'{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}{"paper":>7}{"off":>7}'
-        f'{"GFLOP":>8}{"PPL":>6}{"BLEU":>6}  measured'
+        f'{"positions":>12}{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}'
+        f'{"paper":>7}{"off":>7}{"GFLOP":>8}{"PPL":>6}{"BLEU":>6}  measured'
     ]
     lengths = [_LENGTH] * (_TOKENS // _LENGTH)
     for name, row in ROWS.items():
@@ -120,11 +131,14 @@ def table() -> str:
         model = config.model
         count = parameter_count(model, VOCAB_SIZE)
         flops = training_flops(model, VOCAB_SIZE, lengths, lengths)
+        paper, off = '-', '-'
+        if row.parameters is not None:
+            paper, off = f'{row.parameters}M', f'{100 * (count / row.parameters / 1e6 - 1):.1f}%'
         lines.append(
             f'{name:16}{model.num_layers:7}{model.d_model:8}{model.d_ff:6}{model.num_heads:6}'
-            f'{model.key_size:5}{model.value_size:5}{model.dropout_rate:8}'
+            f'{model.key_size:5}{model.value_size:5}{model.positions:>12}{model.dropout_rate:8}'
             f'{config.optimizer.label_smoothing:7}{config.train.steps // 1000:5}K'
-            f'  {count:11,}{row.parameters:6}M{100 * (count / row.parameters / 1e6 - 1):6.1f}%'
+            f'  {count:11,}{paper:>7}{off:>7}'
             f'{flops / 1e9:8,.0f}{row.perplexity:6}{row.bleu:6}  {row.measured or "-"}'
         )
     return '\n'.join([*lines, '', _NOTE])

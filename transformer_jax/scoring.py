@@ -78,7 +78,8 @@ def all_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> list[Sc
       sacreBLEU and chrF2 of the text as it is; BLEU of lowercased tokens, which older papers have
       (multi-bleu.perl on tokenised text), with sacreBLEU's tokenizer, and split at spaces only for
       text that is tokenised already; and BLEU with hyphenated compounds split, as in the paper
-      (tensor2tensor's get_ende_bleu.sh). Only the first is comparable between papers.
+      (tensor2tensor's get_ende_bleu.sh, which has Moses's tokenizer instead of 13a). Only the
+      first two are comparable between papers, each with others of its signature.
 
     Raises:
       ValueError: if their numbers differ or there are none.
@@ -95,7 +96,7 @@ def all_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> list[Sc
             BLEU(lowercase=True, tokenize='none', force=True),
             _as_it_is,
         ),
-        ('BLEU, compounds split', BLEU(tokenize='none', force=True), split_compounds),
+        ('BLEU, 13a, compounds split', BLEU(tokenize='none', force=True), split_compounds),
     ]
     return [_score(*way, hypotheses, references) for way in ways]
 
@@ -124,8 +125,11 @@ def _score(
         found = metric.corpus_score(texts, references, n_bootstrap=_RESAMPLES)
     except TypeError:
         # sacreBLEU 2.6 fails where chrF is 0 for some of the resamples.
+        metric.n_bootstrap = None  # which its signature would still speak of
         found = metric.corpus_score(texts, references)
     signature = str(metric.get_signature())
+    if prepared is split_compounds:  # sacreBLEU knows nothing of what came before
+        signature = signature.replace('tok:none', 'tok:13a+compounds')
     account = json.loads(found.format(width=6, signature=signature, is_json=True))
     return Score(name, found.score, account.get('confidence_var', math.nan), signature)
 

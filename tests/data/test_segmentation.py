@@ -1,7 +1,9 @@
+import io
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from transformer_jax.data.batching import Batch, BatchPlan, Bucket
 from transformer_jax.data.segmentation import SampledSegmentation
@@ -45,6 +47,25 @@ def test_the_pieces_change_and_the_text_stays(store, vocabulary):
     assert (first['source'] != second['source']).any()
     assert texts(vocabulary, first['source']) == TEXTS
     assert texts(vocabulary, second['target']) == TEXTS[::-1]
+
+
+def test_a_unigram_model_draws_from_its_segmentations():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS * 4),
+        model_writer=model,
+        vocab_size=29,
+        model_type='unigram',
+        minloglevel=2,
+    )
+    unigram = Vocabulary(model.getvalue())
+    ids = unigram.encode(TEXTS)
+    drawn = segmentation(TokenStore(sentences_from(ids), sentences_from(ids)), unigram)
+    first, again, other = (
+        drawn.arrays(WIDE, epoch, 0, everything)['source'] for epoch in (0, 0, 1)
+    )
+    assert first.tobytes() == again.tobytes() != other.tobytes()
+    assert texts(unigram, first) == texts(unigram, other) == TEXTS
 
 
 def test_one_side_may_stay_as_it_is_stored(store, vocabulary):

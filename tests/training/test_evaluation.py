@@ -8,6 +8,7 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
+from transformer_jax.training import evaluation
 from transformer_jax.training.evaluation import LossEvaluator
 from transformer_jax.training.step import eval_step
 
@@ -62,3 +63,12 @@ def test_learned_positions_reach_as_far_as_there_are_any(setting):
     fewer = untrained(positions='learned', max_positions=longest - 1)
     with pytest.raises(UserError, match=r'model\.max_positions=.* the end of pair 3 of this set'):
         measure(fewer, PAIRS)
+
+
+def test_a_very_long_line_is_alone_in_its_batch(setting, monkeypatch):
+    monkeypatch.setattr(evaluation, '_POSITIONS', 96)
+    mesh = make_mesh(devices=jax.devices()[:1])
+    evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
+    shapes = [batch['source'].shape for batch in evaluator._batches(PAIRS)]
+    assert shapes[0] == (8, 8) and shapes[-1][0] == 1
+    assert all(rows * length <= 96 or rows == 1 for rows, length in shapes)

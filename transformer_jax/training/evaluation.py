@@ -110,8 +110,11 @@ class LossEvaluator:
         rounded = np.array([round_length(n, self.model.config.reach) for n in lengths])
         for length in np.unique(rounded).tolist():
             ids = np.flatnonzero(rounded == length)
-            # No more rows than there are sentences, rounded up.
-            rows = min(rows_for(length, _POSITIONS), padded_rows(len(ids), ROW_MULTIPLE))
+            rows = rows_for(length, _POSITIONS)
+            if rows * length > _POSITIONS:  # a line so long that fewer rows have to do
+                rows = max(1, _POSITIONS // length)
+            # No more than there are sentences, rounded up.
+            rows = min(rows, padded_rows(len(ids), ROW_MULTIPLE))
             for first in range(0, len(ids), rows):
                 part = np.full(rows, -1)
                 part[: len(ids[first : first + rows])] = ids[first : first + rows]
