@@ -93,24 +93,20 @@ def test_local_hands_on_arguments_and_exit_code(tmp_path):
     )
 
 
-def test_the_benchmark_measures_both_models_of_the_paper(tmp_path):
+def test_the_benchmark_measures_the_first_step_and_both_models_of_the_paper(tmp_path):
     folder = tmp_path / 'figures'
     body = 'print(sys.argv[1:])'
     done = run(tmp_path, body, LAUNCH / 'benchmark.sh', folder, '--config.mesh.fsdp=2')
     assert done.returncode == 0
     assert folder.is_dir()
+    more = ['--config.mesh.fsdp=2']
     assert [line for line in done.stdout.splitlines() if line.startswith('[')] == [
-        str(
-            [
-                '-m',
-                'transformer_jax.benchmark',
-                f'--config=configs/{name}.py',
-                '--synthetic=200000',
-                f'--json={folder}/{name}.json',
-                '--config.mesh.fsdp=2',
-            ]
+        str(['-m', 'transformer_jax.benchmark', f'--config=configs/{config}.py', *flags])
+        for config, flags in (
+            ('demo', ['--parts=start', f'--json={folder}/start.json']),
+            ('base', ['--synthetic=200000', f'--json={folder}/base.json', *more]),
+            ('big', ['--synthetic=200000', f'--json={folder}/big.json', *more]),
         )
-        for name in ('base', 'big')
     ]
 
 
@@ -123,15 +119,18 @@ def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path):
     flags = f'{HIDE_LATENCY} --mine=1'
     cudnn = '--parts=train --config.model.attention_implementation=cudnn'
     assert [line for line in done.stdout.splitlines() if line.startswith('ran')] == [
-        f'ran --synthetic=200000 --json={tmp_path}/{line}'
-        for line in (
-            f'base.json {flags}',
-            f'big.json {flags}',
-            f'base-cudnn.json {cudnn} {flags}',
-            f'base-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
-            f'big-cudnn.json {cudnn} {flags}',
-            f'big-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
-        )
+        f'ran --parts=start --json={tmp_path}/start.json {flags}',
+        *(
+            f'ran --synthetic=200000 --json={tmp_path}/{line}'
+            for line in (
+                f'base.json {flags}',
+                f'big.json {flags}',
+                f'base-cudnn.json {cudnn} {flags}',
+                f'base-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
+                f'big-cudnn.json {cudnn} {flags}',
+                f'big-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
+            )
+        ),
     ]
 
 
