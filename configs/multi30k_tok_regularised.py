@@ -35,8 +35,8 @@ steps it is
 A larger length penalty gains on dev and loses on test. On dev, at step 11,909, 0.6, 1, 1.3, 1.6,
 2, 2.4, 3 and 4 have 42.78, 42.88, 43.00, 43.15, 43.44, 43.57, 43.08 and 42.35. With 2.4 the run
 has 43.61 there after 12,000 steps, and 40.49 on test, which was looked at with 2.4 first, with 1
-after that, and once more after 25,335 steps: German of the test set has 0.93 words for a word of English, that of dev and of the training
-set 0.96. So the config stays with 1.
+after that, and once more after 25,335 steps: German of the test set has 0.93 words for a word of
+English, that of dev and of the training set 0.96. So the config stays with 1.
 
 From the model of all 8,000 steps, with a peak of 0.0006 instead of 0.00084, in float32, lost after
 5,046 steps:
