@@ -51,7 +51,7 @@ def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkey
         assert 0 < found['median_seconds'] <= found['p95_seconds']
 
 
-def test_it_measures_the_corpus_of_a_config_that_begins_from_another_run(
+def test_it_measures_and_traces_the_corpus_of_a_config_that_begins_from_another_run(
     workdir, capsys, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
@@ -63,18 +63,14 @@ def test_it_measures_the_corpus_of_a_config_that_begins_from_another_run(
     )
     file = config_file(tmp_path / 'config.py', config)
     parts = '--parts=start,input,compile,train'
-    benchmark.main([f'--config={file}', parts, f'--json={tmp_path}/out.json'])
+    files = [f'--json={tmp_path}/out.json', f'--profile={tmp_path}/trace']
+    benchmark.main([f'--config={file}', parts, *files])
     figures = json.loads((tmp_path / 'out.json').read_text())
     assert figures['compile']['vocabulary'] == 500
     assert figures['input']['pairs_per_second'] > 0
     assert figures['train']['mix']['target_tokens_per_second'] > 0
+    assert list((tmp_path / 'trace').rglob('*.xplane.pb'))
     assert figures['start'] == {'as_found_seconds': 2.5, 'warm_seconds': 2.5}
-
-
-def test_a_trace_is_written_on_request(config, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
-    benchmark.main([config, '--synthetic=300', '--parts=train', f'--profile={tmp_path}'])
-    assert list(tmp_path.rglob('*.xplane.pb'))
 
 
 def test_collectives_are_counted_by_the_bytes_they_put_out():
