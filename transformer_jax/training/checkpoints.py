@@ -56,7 +56,8 @@ class Checkpoints:
           keep: latest ones kept.
           keep_best: ones of the highest dev BLEU kept besides.
           every: steps between two; one that a stop has put between them stays while it is the
-            newest, so that in the end a run has what it would have had without the stop.
+            newest, so that in the end a run has what it would have had without the stop. `ranked`
+            knows by it which are the latest.
           read_only: neither saves nor cleans up.
         """
         self.directory = directory.absolute()

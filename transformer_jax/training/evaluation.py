@@ -80,7 +80,8 @@ class LossEvaluator:
 
     def check(self, pairs: Sequence[tuple[str, str]]) -> None:
         """A UserError if the model's positions do not reach the end of one of `pairs`."""
-        self._encoded(pairs)
+        if self.model.config.reach is not None:
+            self._encoded(pairs)
 
     def _sums(self, params: Any, batch: dict[str, np.ndarray]) -> LossSums:
         return _eval_step(
@@ -110,11 +111,11 @@ class LossEvaluator:
         rounded = np.array([round_length(n, self.model.config.reach) for n in lengths])
         for length in np.unique(rounded).tolist():
             ids = np.flatnonzero(rounded == length)
-            rows = rows_for(length, _POSITIONS)
-            if rows * length > _POSITIONS:  # a line so long that fewer rows have to do
-                rows = max(1, _POSITIONS // length)
-            # No more than there are sentences, rounded up.
-            rows = min(rows, padded_rows(len(ids), ROW_MULTIPLE))
+            rows = min(
+                rows_for(length, _POSITIONS),
+                max(1, _POSITIONS // length),  # fewer than that takes of very long ones
+                padded_rows(len(ids), ROW_MULTIPLE),  # no more than there are, rounded up
+            )
             for first in range(0, len(ids), rows):
                 part = np.full(rows, -1)
                 part[: len(ids[first : first + rows])] = ids[first : first + rows]
