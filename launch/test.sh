@@ -7,4 +7,5 @@ set -euo pipefail
 
 environment "test,huggingface"
 say "running the tests"
-"$VENV_PYTHON" -m pytest "$@"
+# By files, since tests of one file share what takes long to make. --numprocesses=0 to debug one.
+"$VENV_PYTHON" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"

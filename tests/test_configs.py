@@ -12,6 +12,8 @@ CONFIGS = Path(__file__).parent.parent / 'configs'
 ARGUMENTS = {
     'multi30k': 'data',
     'multi30k_fr': 'data',
+    'multi30k_fr_regularised': 'data',
+    'multi30k_regularised': 'data',
     'multi30k_tok': 'data',
     'multi30k_tok_regularised': 'data',
     'multi30k_tok_wide': 'data',
@@ -40,6 +42,14 @@ def test_multi30k_into_french_is_that_into_german_but_for_the_files():
     assert french.data.test_target == 'data/multi30k/test_2016_flickr.fr'
     assert french.data.test_source == german.data.test_source
     assert dataclasses.replace(french, data=german.data) == german
+
+
+def test_multi30k_regularised_into_french_is_that_into_german_but_for_files_and_beginning():
+    german, french = load('multi30k_regularised'), load('multi30k_fr_regularised')
+    assert french.data == load('multi30k_fr').data
+    assert french.train.init_from == 'runs/multi30k_fr'
+    train = dataclasses.replace(french.train, init_from=german.train.init_from)
+    assert dataclasses.replace(french, data=german.data, train=train) == german
 
 
 def test_base_is_the_papers():
