@@ -1,5 +1,9 @@
 """Bad input to `main`: exit code 2, one sentence on stderr, no trace, and nothing written."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from transformer_jax import command, main
@@ -275,6 +279,37 @@ def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
         command.run(interrupted)
     assert exit_.value.code == 130
     assert capsys.readouterr().err == 'Stopped by Ctrl-C.\n'
+
+
+def printing_to(stdout, unbuffered=''):
+    """Exit code and stderr of a command that prints to `stdout`, a file."""
+    prints = 'from transformer_jax import command; command.run(lambda arguments: print("found"))'
+    environment = os.environ | {'PYTHONUNBUFFERED': unbuffered}
+    ended = subprocess.run(
+        [sys.executable, '-c', prints],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize('unbuffered', ['', '1'])
+def test_whoever_reads_no_further_has_enough(unbuffered):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, 'w') as stdout:
+        assert printing_to(stdout, unbuffered) == (0, '')
+
+
+def test_output_that_cannot_be_written_is_said():
+    with open('/dev/full', 'w') as full:
+        assert printing_to(full) == (
+            2,
+            'error: stdout cannot be written (No space left on device): choose another place.\n',
+        )
 
 
 def test_user_errors_are_value_errors():

@@ -213,7 +213,7 @@ def test_must_be_a_rate(section, name):
     [
         (DataConfig, 'seed', 2**63),
         (DataConfig, 'vocab_size', 2**31),
-        (TrainConfig, 'seed', 2**63),
+        (TrainConfig, 'seed', 2**32),
     ],
 )
 def test_must_be_below_what_a_number_holds(section, name, limit):

@@ -59,14 +59,15 @@ def test_it_scores_files(run_command, workdir, translator, tmp_path):
     assert 'chrF2                             100.00' in out  # BLEU needs four words in a row
 
 
-def test_it_takes_several_references(run_command, workdir, translator, tmp_path):
+@pytest.mark.parametrize('between', [(), ('--reference',)])
+def test_it_takes_several_references(run_command, workdir, translator, tmp_path, between):
     (tmp_path / 'source').write_text('\n'.join(TEXTS) + '\n')
     (tmp_path / 'right').write_text('\n'.join(translator(TEXTS)) + '\n', encoding='utf-8')
     (tmp_path / 'wrong').write_text('x\n' * len(TEXTS))
     code, out, _ = run_command(
         evaluate,
         '--workdir', workdir, '--source', tmp_path / 'source',
-        '--reference', tmp_path / 'wrong', tmp_path / 'right',
+        '--reference', tmp_path / 'wrong', *between, tmp_path / 'right',
     )  # fmt: skip
     assert code == 0
     assert 'chrF2                             100.00' in out

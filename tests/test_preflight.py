@@ -11,7 +11,6 @@ from transformer_jax.preflight import (
     Compilations,
     batch_rows,
     compile_steps,
-    device_memory,
     initial_state,
     known_speed,
     remember_speed,
@@ -130,10 +129,6 @@ def test_rows_are_filled_up_for_devices_and_parts(mesh):
     assert batch_rows(tiny(train={'accumulate_steps': 3}), PLAN.buckets[0], mesh) == 96
 
 
-def test_the_memory_of_a_cpu_device_is_its_share_of_what_is_free():
-    assert 2**20 < device_memory(jax.devices()[0]) < 2**50
-
-
 def test_compilations_are_counted_but_for_pauses():
     counter = Compilations()
     jax.jit(lambda x: x + 271)(1)
@@ -148,4 +143,3 @@ def test_a_damaged_file_of_speeds_is_as_none(tmp_path, mesh):
     assert known_speed(tmp_path, CONFIG, mesh) is None
     remember_speed(tmp_path, CONFIG, mesh, 1.0)
     assert known_speed(tmp_path, CONFIG, mesh) == 1.0
-    assert preflight._size(3 << 29) == '1.50 GiB'

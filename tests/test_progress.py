@@ -26,3 +26,13 @@ def test_a_full_disk_ends_nothing(monkeypatch):
     logger.info('lost')
     os.dup2(os.open(os.devnull, os.O_WRONLY), stderr.fileno())
     stderr.close()
+
+
+def test_where_there_is_no_stderr_nothing_is_written_and_nothing_ends(monkeypatch):
+    logger = logging.getLogger('transformer_jax')
+    monkeypatch.setattr('sys.stderr', None)
+    monkeypatch.setattr(logger, 'handlers', [])
+    show_messages()
+    logger.info('to nobody')
+    with progress_bar('Working', total=2) as bar:
+        bar.update(2)

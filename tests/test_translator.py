@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tiny_run import TEXTS
 
+from transformer_jax import memory, search
 from transformer_jax.config import Config, DataConfig, DecodeConfig, MeshConfig, ModelConfig
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
@@ -93,6 +94,19 @@ def test_a_configured_limit_is_reported_by_line(translator, caplog):
     }
 
 
+def test_a_call_may_set_the_limit(translator):
+    [[cut]] = translator.translate(['the cat ' * 20], max_source_length=3)
+    [[whole]] = translator.translate(['the cat'], max_source_length=0)
+    assert (len(cut.tokens), cut.text) == (len(whole.tokens), whole.text)
+
+
+def test_a_text_too_long_for_the_memory_is_named(translator, monkeypatch):
+    monkeypatch.setattr(search, 'LONG', 64)
+    monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
+    with pytest.raises(UserError, match=r'^line 6, with \d+ tokens, needs .* of 0\.01 MiB: split'):
+        translator.translate(['The cat.', 'the cat ' * 40], first_line=5)
+
+
 def test_learned_positions_take_a_text_up_to_their_end(translator):
     # Those of 43 tokens are padded, but not beyond the end of the table.
     model = ModelConfig(
@@ -148,7 +162,7 @@ def test_a_bad_option(translator, options, sentence):
         ('top_p', 0.0),
         ('top_p', float('nan')),
         ('seed', -1),
-        ('seed', 2**63),
+        ('seed', 2**32),
     ],
 )
 def test_sampling_out_of_range(field, value):

@@ -36,9 +36,10 @@ from transformer_jax.data.prepare import prepare
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError
 from transformer_jax.huge_pages import restart_with_huge_pages
+from transformer_jax.memory import device_memory
 from transformer_jax.model import parameter_count
 from transformer_jax.model.layers import compute_dtype
-from transformer_jax.preflight import compile_steps, device_memory, remember_speed, report
+from transformer_jax.preflight import compile_steps, remember_speed, report
 from transformer_jax.sharding import make_mesh
 
 _PARTS = ('start', 'input', 'compile', 'train', 'decode')

@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 import runpy
+import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
     show_messages()
     try:
         command(sys.argv[1:])
+        _flush_stdout()
         return
     except UserError as error:
         print(f'error: {error}', file=STDERR)
@@ -53,8 +55,8 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
         code = 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads_stdout():
-            # Whoever read our output has enough (`| head`); Python would complain again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # Whoever read our output has enough (`| head`).
+            _give_up_stdout()
             code = 0
         elif processes.count() == 1:
             raise
@@ -74,12 +76,30 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
     sys.exit(code)
 
 
-def _nobody_reads_stdout() -> bool:
+def _flush_stdout() -> None:
+    """Writes what is left to write; Python, at exit, would have no words for what fails."""
+    if sys.stdout is None:
+        return
     try:
-        sys.stdout.flush()  # what could not be written is still to be
+        sys.stdout.flush()
     except BrokenPipeError:
-        return True
-    return False
+        raise
+    except OSError as error:
+        _give_up_stdout()
+        raise UserError(
+            f'stdout cannot be written ({error.strerror}): choose another place.'
+        ) from error
+
+
+def _give_up_stdout() -> None:
+    """Sends what is left to write nowhere, or Python would complain again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _nobody_reads_stdout() -> bool:
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def add_config_flag(parser: Parser) -> None:

@@ -371,7 +371,7 @@ class TrainConfig:
         _check_positive('train', self, 'keep', 'keep_best', 'eval_beam_size', 'accumulate_steps')
         _check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         _check_not_negative('train', self, 'seed', 'patience')
-        _check_below('train', self, 2**63, 'seed')
+        _check_below('train', self, 2**32, 'seed')  # JAX would drop the higher bits
         if self.init_from:
             # One folder is to have one name.
             object.__setattr__(self, 'init_from', os.path.normpath(self.init_from))

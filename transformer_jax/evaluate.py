@@ -1,6 +1,5 @@
 """Scores a trained model: python -m transformer_jax.evaluate --workdir=DIR."""
 
-import math
 from collections.abc import Sequence
 
 from transformer_jax import command
@@ -8,7 +7,7 @@ from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
 from transformer_jax.scoring import all_scores
-from transformer_jax.training.evaluation import LossEvaluator
+from transformer_jax.training.evaluation import LossEvaluator, perplexity
 from transformer_jax.translate import read_lines
 from transformer_jax.translator import Translator
 from transformer_jax.workdir import Workdir
@@ -26,6 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         '--reference',
         nargs='+',
+        action='extend',
         metavar='FILE',
         help='reference translations, aligned with --source; of several, the loss is of the first',
     )
@@ -76,8 +76,8 @@ def main(arguments: Sequence[str]) -> None:
     print(
         f'loss         {loss.loss:.4f} label-smoothed, {loss.nll:.4f} without, nats per token\n'
         f'perplexity   {loss.perplexity:.4f} per token ({loss.tokens:,}), '
-        f'{math.exp(loss.nll * loss.tokens / words):.4f} per word ({words:,}); both count the ends '
-        'of sentences\n'
+        f'{perplexity(loss.nll * loss.tokens / words):.4f} per word ({words:,}); both count the '
+        'ends of sentences\n'
         f'sentences    {len(sources):,}, {len(references)} reference(s) of each\n'
         f'search       beam {decode.beam_size}, log-probability / ((5 + length) / 6)^'
         f'{decode.length_penalty:g}, at most {decode.max_extra_length} tokens more than the '

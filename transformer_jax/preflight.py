@@ -22,7 +22,7 @@ from transformer_jax.cache import content_digest, partial_path
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.errors import UserError
-from transformer_jax.host_memory import free_memory
+from transformer_jax.memory import in_units, needed_memory, no_room
 from transformer_jax.model import Transformer
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.progress import progress_bar
@@ -40,7 +40,6 @@ from transformer_jax.training.step import train_step
 # The threads of a GPU may add up in any order, unless forbidden; a resumed run is to end with the
 # same bytes.
 _COMPILER_OPTIONS = {'gpu': {'xla_gpu_exclude_nondeterministic_ops': True}}
-_GIB = 2**30
 
 
 class Program(NamedTuple):
@@ -165,20 +164,12 @@ def compile_steps(
         try:
             program = program.compile(_COMPILER_OPTIONS.get(jax.default_backend()))
         except jax.errors.JaxRuntimeError as error:
-            if 'RESOURCE_EXHAUSTED' not in str(error):
+            if not no_room(error):
                 raise
             raise _too_large(config, bucket, 'more memory', limit) from error
-        memory = program.memory_analysis()
-        # What goes in and out under one name, the state, is there once.
-        needed = (
-            memory.argument_size_in_bytes
-            + memory.output_size_in_bytes
-            - memory.alias_size_in_bytes
-            + memory.temp_size_in_bytes
-            + memory.generated_code_size_in_bytes
-        )
+        needed = needed_memory(program)
         if limit is not None and needed > limit:
-            raise _too_large(config, bucket, _size(needed), limit)
+            raise _too_large(config, bucket, in_units(needed), limit)
         flops = program.cost_analysis()['flops']
         return Program(program, batch_rows(config, bucket, mesh), flops, needed)
 
@@ -203,20 +194,8 @@ def batch_rows(config: Config, bucket: Bucket, mesh: Mesh) -> int:
     return padded_rows(bucket.rows, row_shards(mesh) * config.train.accumulate_steps)
 
 
-def device_memory(device: jax.Device) -> int | None:
-    """Bytes that a device lets this process have; None where that cannot be known.
-
-    The CPU devices of a process share what is free of the host's.
-    """
-    if device.platform != 'cpu':
-        stats = device.memory_stats()
-        return stats.get('bytes_limit') if stats else None
-    free = free_memory()
-    return None if free is None else free // jax.local_device_count()
-
-
 def _too_large(config: Config, bucket: Bucket, needed: str, limit: int | None) -> UserError:
-    has = '' if limit is None else f' of {_size(limit)}'
+    has = '' if limit is None else f' of {in_units(limit)}'
     return UserError(
         f'data.tokens_per_batch={config.data.tokens_per_batch} makes batches of {bucket.rows} '
         f'sentence pairs, {bucket.source_length} + {bucket.target_length} tokens long, which need '
@@ -224,10 +203,6 @@ def _too_large(config: Config, bucket: Bucket, needed: str, limit: int | None) -
         f'train.accumulate_steps={config.train.accumulate_steps} or '
         f'mesh.fsdp={config.mesh.fsdp}, or set model.remat=True.'
     )
-
-
-def _size(count: int) -> str:
-    return f'{count / _GIB:.2f} GiB' if count >= _GIB else f'{count / 2**20:.2f} MiB'
 
 
 def report(programs: dict[Bucket, Program], plan: BatchPlan, speed: float | None, left: int) -> str:
@@ -244,7 +219,7 @@ def report(programs: dict[Bucket, Program], plan: BatchPlan, speed: float | None
     for bucket, program in programs.items():
         lines.append(
             f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
-            f'{uses[bucket]:18,}{program.flops / 1e9:8,.1f}{program.bytes / _GIB:6.2f}'
+            f'{uses[bucket]:18,}{program.flops / 1e9:8,.1f}{program.bytes / 2**30:6.2f}'
         )
     if speed is not None:
         epoch = sum(n * programs[bucket].flops for bucket, n in uses.items()) / speed  # seconds

@@ -12,18 +12,23 @@ from transformer_jax import processes
 
 
 class _Stderr:
-    """stderr, of which nothing is expected: a log that nobody takes any more is to end no run."""
+    """stderr, of which nothing is expected: that nobody takes its messages is to end no run.
+
+    Where there was none from the start (`2>&-`), Python has None in its place.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
 
     def write(self, text: str) -> None:
         """Writes `text`, if that can be done."""
-        self._attempt(lambda: sys.stderr.write(text))
+        if sys.stderr is not None:
+            self._attempt(lambda: sys.stderr.write(text))
 
     def flush(self) -> None:
         """Flushes, if that can be done."""
-        self._attempt(sys.stderr.flush)
+        if sys.stderr is not None:
+            self._attempt(sys.stderr.flush)
 
     def _attempt(self, write: Callable[[], object]) -> None:
         try:
@@ -52,7 +57,7 @@ def progress_bar(
 
     Of many processes the first alone shows one.
     """
-    terminal = sys.stderr.isatty()
+    terminal = sys.stderr is not None and sys.stderr.isatty()
     times = '[{elapsed}<{remaining}{postfix}]'
     count = '{n_fmt}' if total is None else '{n_fmt}/{total_fmt}'
     return tqdm(

@@ -15,6 +15,7 @@ from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.data.batching import round_length
 from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.errors import UserError
+from transformer_jax.memory import LONG, check_room
 from transformer_jax.model import (
     DecodingCache,
     Transformer,
@@ -66,8 +67,8 @@ class Sampling:
             raise UserError(f'top_k={self.top_k} must be 0 (all tokens) or greater.')
         if not 0.0 < self.top_p <= 1.0:
             raise UserError(f'top_p={self.top_p} must be greater than 0 and at most 1.')
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f'seed={self.seed} must be from 0 to 2^63 - 1.')
+        if not 0 <= self.seed < 2**32:  # JAX would drop the higher bits
+            raise UserError(f'seed={self.seed} must be from 0 to 2^32 - 1.')
 
 
 class Found(NamedTuple):
@@ -131,7 +132,10 @@ class Searcher:
           decode: how to search; None takes `self.decode`.
           n_best: outputs for each sentence, at most the beam size, unless sampling.
           sampling: draws outputs instead of searching.
-          numbers: of the sentences, which determine their draws.
+          numbers: of the sentences, which determine their draws, and by which errors name them.
+
+        Raises:
+          UserError: if a device has too little memory for one of them.
         """
         decode = decode or self.decode
         width = n_best if sampling else decode.beam_size
@@ -141,7 +145,8 @@ class Searcher:
             for row, k in enumerate(batch):
                 source_BS[row, : len(sentences[k])] = sentences[k]
                 numbers_B[row] = k if numbers is None else numbers[k]
-            found = self._search(source_BS, numbers_B, decode, n_best, sampling)
+            name = f'line {numbers_B[0]}, with {len(sentences[batch[0]]):,} tokens,'
+            found = self._search(source_BS, numbers_B, decode, n_best, sampling, name)
             for row, k in enumerate(batch):
                 yield Found(k, found.tokens[row, :n_best], found.scores[row, :n_best])
 
@@ -151,14 +156,15 @@ class Searcher:
         batches = self._batches(lengths, decode.beam_size)
         for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
             empty_BS, numbers_B = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
-            self._search(empty_BS, numbers_B, decode, 1, None)
+            self._search(empty_BS, numbers_B, decode, 1, None, f'a line of {length:,} tokens')
 
-    def source_limit(self) -> int:
+    def source_limit(self, decode: DecodeConfig | None = None) -> int:
         """Most tokens of an input, the end mark included; 0 for no limit."""
-        limit, reach = self.decode.max_source_length, self.model.config.reach
+        decode, reach = decode or self.decode, self.model.config.reach
+        limit = decode.max_source_length
         if reach is not None:
             # The output, too, has to fit into the table.
-            reach -= self.decode.max_extra_length
+            reach -= decode.max_extra_length
             limit = min(limit or reach, reach)
         return limit
 
@@ -181,12 +187,16 @@ class Searcher:
         decode: DecodeConfig,
         n_best: int,
         sampling: Sampling | None,
+        name: str,
     ) -> Hypotheses:
         batch = shard_whole_batch({'source': source_BS, 'numbers': numbers_B}, self.mesh)
         hypotheses = decode.beam_size if sampling is None else n_best
+        start = (self.params, batch['source'], self.model, hypotheses)
+        if source_BS.shape[1] >= LONG:
+            check_room(_start.lower(*start), self.mesh.local_devices[0], name)
         found = _search(
             self.params,
-            _start(self.params, batch['source'], self.model, hypotheses),
+            _start(*start),
             **batch,
             model=self.model,
             eos_id=self._eos_id,

@@ -22,13 +22,13 @@ from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.device_feed import device_batches
 from transformer_jax.errors import UserError
+from transformer_jax.memory import device_memory
 from transformer_jax.metrics import MetricsWriter
 from transformer_jax.model import Transformer
 from transformer_jax.preflight import (
     Compilations,
     Program,
     compile_steps,
-    device_memory,
     initial_state,
     known_speed,
 )

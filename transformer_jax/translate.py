@@ -10,6 +10,7 @@ from typing import BinaryIO
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.errors import UserError, user_path
+from transformer_jax.progress import STDERR
 from transformer_jax.translator import Sampling, Translator
 
 _CHUNK = 4096  # lines sorted by length together
@@ -28,6 +29,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument('--output', help='file to write instead of stdout')
     parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
     parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
+    parser.add_argument(
+        '--max_source_length',
+        type=int,
+        help='tokens to which longer lines are cut (default: of the config; 0 for no limit)',
+    )
     parser.add_argument('--n_best', type=int, default=1, help='outputs per line (default: 1)')
     parser.add_argument('--scores', action='store_true', help='put score and a tab before each')
     parser.add_argument('--sample', action='store_true', help='draw outputs instead of searching')
@@ -63,6 +69,7 @@ def main(arguments: Sequence[str]) -> None:
         options = {
             'beam_size': flags.beam_size,
             'length_penalty': flags.length_penalty,
+            'max_source_length': flags.max_source_length,
             'n_best': flags.n_best,
             'sampling': sampling,
         }
@@ -111,7 +118,7 @@ def _lines(source: BinaryIO, name: str, prompt: bool = False) -> Iterator[str]:
     """Lines as text, split at newlines only: other marks may stand inside a sentence."""
     for number in itertools.count(1):
         if prompt:
-            print('> ', end='', file=sys.stderr, flush=True)
+            print('> ', end='', file=STDERR, flush=True)
         line = source.readline()
         if not line:
             return

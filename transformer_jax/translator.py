@@ -188,6 +188,7 @@ class Translator:
         n_best: int = 1,
         beam_size: int | None = None,
         length_penalty: float | None = None,
+        max_source_length: int | None = None,
         sampling: Sampling | None = None,
         first_line: int = 1,
         progress: bool = False,
@@ -202,6 +203,7 @@ class Translator:
           n_best: outputs for each text, the best first; at most the beam size, unless sampling.
           beam_size: hypotheses; None takes the config's.
           length_penalty: alpha; None takes the config's.
+          max_source_length: most tokens of a text, the end mark included; None takes the config's.
           sampling: draws outputs instead of searching.
           first_line: the number of the first text, for warnings and for the draws of sampling.
           progress: shows a bar on stderr.
@@ -210,9 +212,9 @@ class Translator:
           For each text, its outputs; fewer than n_best where the search found fewer.
 
         Raises:
-          UserError: if an option is out of range.
+          UserError: if an option is out of range, or a text needs more memory than there is.
         """
-        decode = self.decode_config(beam_size, length_penalty)
+        decode = self.decode_config(beam_size, length_penalty, max_source_length)
         if n_best < 1 or (n_best > decode.beam_size and sampling is None):
             raise UserError(
                 f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
@@ -221,7 +223,7 @@ class Translator:
         results: list[list[Translation]] = [[Translation('', 0.0, ())] * n_best for _ in texts]
         ids_of = self.vocabulary.encode(texts)
         full = [k for k, ids in enumerate(ids_of) if len(ids) > 1]
-        limit = self.search.source_limit()
+        limit = self.search.source_limit(decode)
         lines = [ids_of[k] for k in full]
         for n, ids in enumerate(lines):
             if limit and len(ids) > limit:
@@ -253,18 +255,26 @@ class Translator:
         self.search.prepare([min(n, limit or n) for n in lengths], decode)
 
     def decode_config(
-        self, beam_size: int | None = None, length_penalty: float | None = None
+        self,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        max_source_length: int | None = None,
     ) -> DecodeConfig:
         """What a search goes by.
 
         Args:
           beam_size: hypotheses; None takes the config's.
           length_penalty: alpha; None takes the config's.
+          max_source_length: most tokens of an input; None takes the config's.
 
         Raises:
           UserError: if one is out of range.
         """
-        given = {'beam_size': beam_size, 'length_penalty': length_penalty}
+        given = {
+            'beam_size': beam_size,
+            'length_penalty': length_penalty,
+            'max_source_length': max_source_length,
+        }
         return dataclasses.replace(
             self.config.decode, **{k: v for k, v in given.items() if v is not None}
         )

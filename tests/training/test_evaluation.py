@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer_jax import memory
 from transformer_jax.config import ModelConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
@@ -70,5 +71,17 @@ def test_a_very_long_line_is_alone_in_its_batch(setting, monkeypatch):
     mesh = make_mesh(devices=jax.devices()[:1])
     evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
     shapes = [batch['source'].shape for batch in evaluator._batches(PAIRS)]
-    assert shapes[0] == (8, 8) and shapes[-1][0] == 1
+    assert shapes[-1] == (8, 8) and shapes[0][0] == 1
     assert all(rows * length <= 96 or rows == 1 for rows, length in shapes)
+
+
+def test_a_pair_too_long_for_the_memory_is_refused_in_a_sentence(setting, monkeypatch):
+    monkeypatch.setattr(evaluation, 'LONG', 64)
+    monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
+    with pytest.raises(UserError, match=r'^a pair of up to \d+ tokens needs .* 0\.01 MiB: split'):
+        measure(setting, PAIRS)
+
+
+def test_a_perplexity_beyond_a_float_is_infinite():
+    assert evaluation.perplexity(0.0) == 1.0
+    assert evaluation.perplexity(1000.0) == float('inf')

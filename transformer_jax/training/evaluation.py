@@ -13,6 +13,7 @@ from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.memory import LONG, check_room
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.loss import LossSums
@@ -22,6 +23,14 @@ from transformer_jax.training.step import eval_step
 _POSITIONS = 2048
 
 _eval_step = jax.jit(eval_step, static_argnames=('model', 'label_smoothing'))
+
+
+def perplexity(nats: float) -> float:
+    """exp(nats); infinity where that is more than a float can hold."""
+    try:
+        return math.exp(nats)
+    except OverflowError:
+        return math.inf
 
 
 class CorpusLoss(NamedTuple):
@@ -62,6 +71,9 @@ class LossEvaluator:
         Args:
           params: the model's parameters, on the devices of the mesh.
           pairs: of raw text.
+
+        Raises:
+          UserError: if a device has too little memory for one of them, or too few positions.
         """
         loss = nll = tokens = 0.0
         for batch in self._batches(pairs):
@@ -70,7 +82,7 @@ class LossEvaluator:
             loss, nll, tokens = (
                 a + float(b) for a, b in zip((loss, nll, tokens), sums, strict=True)
             )
-        return CorpusLoss(loss / tokens, nll / tokens, math.exp(nll / tokens), int(tokens))
+        return CorpusLoss(loss / tokens, nll / tokens, perplexity(nll / tokens), int(tokens))
 
     def prepare(self, params: Any, pairs: Sequence[tuple[str, str]]) -> None:
         """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
@@ -84,12 +96,13 @@ class LossEvaluator:
             self._encoded(pairs)
 
     def _sums(self, params: Any, batch: dict[str, np.ndarray]) -> LossSums:
-        return _eval_step(
-            params,
-            shard_whole_batch(batch, self.mesh),
-            model=self.model,
-            label_smoothing=self.label_smoothing,
-        )
+        arguments = (params, shard_whole_batch(batch, self.mesh))
+        options = {'model': self.model, 'label_smoothing': self.label_smoothing}
+        length = batch['source'].shape[1]
+        if length >= LONG:
+            step = _eval_step.lower(*arguments, **options)
+            check_room(step, self.mesh.local_devices[0], f'a pair of up to {length:,} tokens')
+        return _eval_step(*arguments, **options)
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[Sentences, Sentences, np.ndarray]:
         """Both sides, and the longer one's length for each pair."""
@@ -109,7 +122,7 @@ class LossEvaluator:
     def _batches(self, pairs: Sequence[tuple[str, str]]) -> Iterator[dict[str, np.ndarray]]:
         source, target, lengths = self._encoded(pairs)
         rounded = np.array([round_length(n, self.model.config.reach) for n in lengths])
-        for length in np.unique(rounded).tolist():
+        for length in np.unique(rounded)[::-1].tolist():  # what cannot fit fails at once
             ids = np.flatnonzero(rounded == length)
             rows = min(
                 rows_for(length, _POSITIONS),

@@ -1,8 +1,12 @@
-"""What memory is free, on machines made of files."""
+"""What memory is free, on machines made of files, and what does not fit into it."""
 
+import jax
+import jax.numpy as jnp
 import pytest
 
-from transformer_jax.host_memory import free_memory
+from transformer_jax import memory
+from transformer_jax.errors import UserError
+from transformer_jax.memory import check_room, device_memory, free_memory, in_units
 
 
 @pytest.fixture
@@ -77,3 +81,24 @@ def test_a_group_beyond_its_limit_has_nothing_left(machine):
 
 def test_elsewhere_nobody_knows(tmp_path):
     assert free_memory(tmp_path) is None
+
+
+def test_the_memory_of_a_cpu_device_is_its_share_of_what_is_free():
+    assert 2**20 < device_memory(jax.devices()[0]) < 2**50
+
+
+def test_sizes_are_said_in_the_unit_that_suits():
+    assert in_units(3 << 19) == '1.50 MiB'
+    assert in_units(3 << 29) == '1.50 GiB'
+
+
+@pytest.mark.parametrize(('room', 'fits'), [(2**19, False), (2**21, True), (None, True)])
+def test_a_program_that_needs_more_than_there_is_is_refused(monkeypatch, room, fits):
+    program = jax.jit(lambda x: x + 1).lower(jnp.zeros((2, 2**16)))  # 0.5 MiB in, 0.5 MiB out
+    monkeypatch.setattr(memory, 'device_memory', lambda device: room)
+    if fits:
+        check_room(program, jax.devices()[0], 'line 3')
+    else:
+        sentence = r'^line 3 needs 1\.00 MiB on a device of 0\.50 MiB: split it into sentences, or'
+        with pytest.raises(UserError, match=sentence):
+            check_room(program, jax.devices()[0], 'line 3')

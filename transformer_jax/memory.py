@@ -1,8 +1,74 @@
-"""How much of the host's memory this process may still take."""
+"""How much memory there is, and how much a program takes."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+
+import jax
+
+from transformer_jax.errors import UserError
+
+_GIB = 2**30
+# Tokens from which on a line's memory, which grows with their square, is to be looked into first.
+LONG = 4096
+
+
+def device_memory(device: jax.Device) -> int | None:
+    """Bytes that a device lets this process have; None where that cannot be known.
+
+    The CPU devices of a process share what is free of the host's.
+    """
+    if device.platform != 'cpu':
+        stats = device.memory_stats()
+        return stats.get('bytes_limit') if stats else None
+    free = free_memory()
+    return None if free is None else free // jax.local_device_count()
+
+
+def needed_memory(program: jax.stages.Compiled) -> int:
+    """Bytes that a device needs to run `program`, its arguments and results included."""
+    memory = program.memory_analysis()
+    # What goes in and out under one name, donated, is there once.
+    return (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes
+        + memory.temp_size_in_bytes
+        + memory.generated_code_size_in_bytes
+    )
+
+
+def in_units(count: int) -> str:
+    """'1.50 GiB' for 1,610,612,736 bytes."""
+    return f'{count / _GIB:.2f} GiB' if count >= _GIB else f'{count / 2**20:.2f} MiB'
+
+
+def no_room(error: Exception) -> bool:
+    """Whether `error` is XLA's for a program that no memory of the device can hold."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(error)
+
+
+def check_room(program: jax.stages.Lowered, device: jax.Device, name: str) -> None:
+    """A UserError if `device` has too little memory to run `program`.
+
+    Args:
+      program: what is to be run.
+      device: one of those that are to run it.
+      name: of the line of text that is its input, for the message.
+    """
+    limit, needed = device_memory(device), None
+    try:
+        needed = needed_memory(program.compile())
+    except jax.errors.JaxRuntimeError as error:
+        if not no_room(error):
+            raise
+    if needed is None or (limit is not None and needed > limit):
+        takes = 'more memory' if needed is None else in_units(needed)
+        has = '' if limit is None else f' of {in_units(limit)}'
+        raise UserError(
+            f'{name} needs {takes} on a device{has}: split it into sentences, or have longer lines '
+            'cut with max_source_length.'
+        )
 
 
 def free_memory(root: Path = Path('/')) -> int | None:
