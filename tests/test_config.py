@@ -373,6 +373,11 @@ def test_must_be_finite(section, name, value):
         ),
         (
             Config,
+            {'train': TrainConfig(log_every=100_000)},
+            'train.log_every=100000 times data.tokens_per_batch=25000 is more than can be counted',
+        ),
+        (
+            Config,
             {'decode': DecodeConfig(average_checkpoints=6)},
             'decode.average_checkpoints=6 asks for more checkpoints than train.keep=5 keeps',
         ),

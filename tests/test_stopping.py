@@ -41,6 +41,14 @@ def test_a_second_sigterm_still_waits():
         assert stop.requested(1) == 'SIGTERM'
 
 
+def test_a_signal_that_came_too_late_to_be_asked_for_is_known():
+    with StopSignals() as stop:
+        with stop.deferred():
+            assert stop.came() is None
+            send(signal.SIGTERM)
+        assert stop.came() == 'SIGTERM'
+
+
 def test_before_a_run_has_begun_sigterm_means_start_again(tmp_path):
     config = tmp_path / 'config.py'
     config.write_text('import signal\nsignal.raise_signal(signal.SIGTERM)\n')

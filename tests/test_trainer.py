@@ -148,7 +148,7 @@ def test_metrics_are_of_every_window_and_evaluation(uninterrupted):
     ]
 
 
-def test_early_stopping_ends_the_run_and_stays_ended(tmp_path, monkeypatch):
+def test_early_stopping_ends_the_run_and_stays_ended(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(
         trainer, 'score', lambda *_: trainer.Scores(1.0, 'tok:13a', 1.0, '')
     )  # never better than the first
@@ -156,6 +156,32 @@ def test_early_stopping_ends_the_run_and_stays_ended(tmp_path, monkeypatch):
     assert train(config, tmp_path)['step'] == 6
     (tmp_path / 'results.json').unlink()
     assert train(config, tmp_path)['step'] == 6
+    assert 'train.patience=1 has run out' in caplog.text
+
+
+def test_a_run_may_end_before_its_first_evaluation(tmp_path, monkeypatch):
+    best = {'decode': {'beam_size': 2, 'average_checkpoints': 1, 'average': 'best'}}
+    stop_at(monkeypatch, 5)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny(**best), tmp_path)
+    monkeypatch.undo()
+    results = train(tiny(**best, train={'steps': 3}), tmp_path)
+    assert (results['step'], results['averaged_checkpoints']) == (3, [3])
+
+
+def test_a_signal_during_the_last_step_leaves_the_scoring_to_the_next_start(tmp_path, monkeypatch):
+    evaluate = trainer._Run._evaluate
+
+    def evaluated(run, step):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(run, step)
+
+    monkeypatch.setattr(trainer._Run, '_evaluate', evaluated)
+    with pytest.raises(Stopped, match='Stopped by SIGTERM after step 6, the last'):
+        train(tiny(train={'steps': 6}), tmp_path)
+    monkeypatch.undo()
+    assert not (tmp_path / 'results.json').exists()
+    assert train(tiny(train={'steps': 6}), tmp_path)['step'] == 6
 
 
 def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another(uninterrupted, tmp_path):

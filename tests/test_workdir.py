@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import json
 import os
 
@@ -36,6 +38,27 @@ def test_what_cannot_be_locked(tmp_path):
         Workdir(tmp_path).locked(),
     ):
         pass
+
+
+@pytest.mark.parametrize('code', [errno.ENOSYS, errno.EOPNOTSUPP])
+def test_where_there_are_no_locks_that_is_said(tmp_path, monkeypatch, caplog, code):
+    def flock(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, 'flock', flock)
+    with Workdir(tmp_path).locked():
+        assert f'cannot be locked ({os.strerror(code)}): see to it' in caplog.text
+
+
+def test_what_any_library_says_of_a_full_disk_is_understood(tmp_path):
+    class OpError(Exception):
+        """As TensorFlow's, which is none of the system's."""
+
+    with (
+        pytest.raises(UserError, match=r'cannot be written any more \(No space left on device\)'),
+        Workdir(tmp_path).failures_to_write(),
+    ):
+        raise OpError('Could not flush events file: tb; No space left on device')
 
 
 def test_a_folder_of_checkpoints_that_nobody_may_write(tmp_path, monkeypatch):

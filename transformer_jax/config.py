@@ -510,6 +510,13 @@ class Config:
                 f'asks for more checkpoints than train.{field}={kept} keeps: '
                 f'raise train.{field} or lower decode.average_checkpoints.',
             )
+        if self.train.log_every * self.data.tokens_per_batch >= 2**31:
+            _fail(
+                'train.log_every',
+                self.train.log_every,
+                f'times data.tokens_per_batch={self.data.tokens_per_batch} is more than can be '
+                'counted, 2^31: lower it.',
+            )
         longest, reach = self.data.max_length, self.model.reach
         if reach is not None and longest > reach:
             _fail(

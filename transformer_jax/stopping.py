@@ -84,6 +84,13 @@ class StopSignals:
             return 'SIGTERM' if multihost_utils.reached_preemption_sync_point(step) else None
         return None if self._asked is None else self._asked.name
 
+    def came(self) -> str | None:
+        """A signal that came after the last time that `requested` was asked; None if none did.
+
+        Many processes, which would have to agree on it, go on.
+        """
+        return None if self._asked is None or processes.count() > 1 else self._asked.name
+
     def _ask(self, number: int, _: FrameType | None) -> None:
         if self._asked is not None and number == signal.SIGINT:
             raise KeyboardInterrupt

@@ -163,8 +163,15 @@ class _Run:
         try:
             self._announce()
             step, programs = self.start, None
-            if step < self.config.train.steps and not self._out_of_patience():
-                programs = self._preflight()
+            if step < self.config.train.steps:
+                if self._out_of_patience():
+                    _logger.warning(
+                        'train.patience=%d has run out: dev BLEU has not risen in as many '
+                        'evaluations. To train on, raise it, or set it to 0.',
+                        self.config.train.patience,
+                    )
+                else:
+                    programs = self._preflight()
             if processes.is_first():
                 # Not before: a run that preflight refuses leaves its folder to the next try.
                 self.data.vocabulary.save(self.folder.vocabulary)
@@ -174,6 +181,11 @@ class _Run:
             if programs is not None:
                 step = self._train(programs)
             self.checkpoints.wait()
+            if why := self.stop.came():
+                raise Stopped(
+                    f'Stopped by {why} after step {step}, the last, which is saved: the same '
+                    'command scores what was trained.'
+                )
             results = self._results(step)
             if processes.is_first():
                 self.folder.write_results(results)
@@ -396,8 +408,12 @@ class _Run:
 
     def _results(self, step: int) -> dict[str, Any]:
         decode = self.config.decode
+        ranked = self.checkpoints.ranked(decode.average)
+        if not ranked:  # ended before its first evaluation, by lower train.steps
+            _logger.warning('No checkpoint has a dev BLEU: the latest are taken.')
+            ranked = self.checkpoints.ranked()
         params, steps = self.checkpoints.average(
-            self.checkpoints.ranked(decode.average),
+            ranked,
             decode.average_checkpoints,
             like=self.state.weights,
         )

@@ -11,8 +11,10 @@ lock                held by the process that trains here
 """
 
 import contextlib
+import errno
 import fcntl
 import json
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -22,6 +24,10 @@ from typing import Any
 from transformer_jax.config import Config
 from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
 
+_logger = logging.getLogger('transformer_jax')
+
+# What file systems without locks answer.
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _RESULTS = {'finished', 'step', 'averaged_checkpoints', 'test', 'best_dev', 'examples'}
 
 
@@ -109,6 +115,14 @@ class Workdir:
                     f'workdir={str(self.path)!r} is in use by another run ({file.read().strip()}): '
                     'wait for it, stop it, or choose another --workdir.'
                 ) from error
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                _logger.warning(
+                    '%s cannot be locked (%s): see to it that no second run works there.',
+                    self.path,
+                    error.strerror,
+                )
             file.truncate(0)
             file.write(f'process {os.getpid()} on {socket.gethostname()}\n')
             file.flush()
@@ -121,8 +135,8 @@ class Workdir:
             yield
         except UserError:
             raise
-        except (OSError, ValueError) as error:
-            # Libraries below put the system's error into words of their own.
+        except Exception as error:
+            # Libraries below put the system's error into words, and errors, of their own.
             reasons = {code: os.strerror(code) for code in CANNOT_WRITE}
             found = [r for code, r in reasons.items() if r in str(error)]
             if not found:

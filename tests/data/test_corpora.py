@@ -50,6 +50,22 @@ def test_no_held_out_source_stays_in_train(tmp_path):
     assert all(target.endswith(' 0') for _, target in splits['dev'] + splits['test'])
 
 
+def test_the_same_sentence_to_a_reader_is_the_same(tmp_path):
+    variants = [(form.format(source), target) for source, target in many(1000)
+                for form in ('{}', '{} ', '\u00a0 {}')]  # fmt: skip
+    splits = held_out(tmp_path, variants)
+    assert sizes(splits) == [2850, 20, 30]
+    sources = [{source.strip() for source, _ in pairs} for pairs in splits.values()]
+    assert not (sources[0] & sources[1] or sources[0] & sources[2] or sources[1] & sources[2])
+
+
+def test_no_empty_side_is_held_out(tmp_path):
+    halves = [(source, target if k % 2 else '') for k, (source, target) in enumerate(many(1000))]
+    splits = held_out(tmp_path, halves)
+    assert sizes(splits) == [950, 20, 30]
+    assert all(target for _, target in splits['dev'] + splits['test'])
+
+
 def test_held_out_depends_on_the_seed_but_not_on_order(tmp_path):
     forward, backward = held_out(tmp_path, many(1000)), held_out(tmp_path, many(1000)[::-1])
     assert forward['dev'] == backward['dev'] and forward['test'] == backward['test']

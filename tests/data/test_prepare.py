@@ -126,11 +126,13 @@ def test_drawn_pieces_are_planned_for_once(folder, monkeypatch, caplog):
     again = prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
     assert again.plan.buckets == first.plan.buckets
     assert again.segmentation.rate == 0.1
-    path.write_bytes(whole[: len(whole) // 2])
     monkeypatch.setattr(module.SampledSegmentation, 'planned_lengths', plain)
-    prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
-    assert path.read_bytes() == whole
-    assert 'are damaged: drawing them again' in caplog.text
+    for left in (whole[: len(whole) // 2], b''):
+        path.write_bytes(left)
+        caplog.clear()
+        prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
+        assert path.read_bytes() == whole
+        assert 'are damaged: drawing them again' in caplog.text
 
 
 def test_pieces_are_drawn_of_the_sides_asked_for(folder):

@@ -109,6 +109,17 @@ def test_what_does_not_fit_is_drawn_again_or_left_as_it_was(store, vocabulary):
     assert (arrays['source'] == stored).all(axis=1).any()
 
 
+def test_a_sentence_with_something_unknown_stays_as_it_is_stored(store, vocabulary, monkeypatch):
+    stored = store.source.padded(np.arange(32), 60)
+    unknown = max(stored[0], key=lambda token: (stored != token).all(axis=1).sum())  # a rare one
+    monkeypatch.setattr(vocabulary, 'unknown_id', unknown)
+    drawn = segmentation(store, vocabulary, rate=0.9).arrays(WIDE, 0, 0, everything)['source']
+    holds = (stored == unknown).any(axis=1)
+    assert 0 < holds.sum() < 32
+    assert (drawn[holds] == stored[holds]).all()
+    assert (drawn[~holds] != stored[~holds]).any()
+
+
 def test_empty_rows_stay_empty(store, vocabulary):
     batch = Batch(Bucket(8, 60, 60), np.array([3, -1, 5, -1, -1, -1, -1, -1]))
     arrays = segmentation(store, vocabulary).arrays(batch, 0, 0, everything)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer_jax import processes
 from transformer_jax.errors import UserError
 from transformer_jax.sharding import make_mesh, state_shardings
 from transformer_jax.training.checkpoints import Checkpoints
@@ -154,10 +155,25 @@ def test_where_all_are_damaged_none_is_touched(tmp_path):
 def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):
     save(tmp_path / 'c', [5])
     # This is how orbax names what it has not finished writing.
-    shutil.copytree(tmp_path / 'c' / '5', tmp_path / 'c' / '10.orbax-checkpoint-tmp-0')
+    unfinished = tmp_path / 'c' / '7.orbax-checkpoint-tmp'
+    shutil.copytree(tmp_path / 'c' / '5', unfinished)
+    assert Checkpoints(tmp_path / 'c', read_only=True).steps() == [5]
+    assert unfinished.exists()  # of another process, perhaps, that is at it
     manager = Checkpoints(tmp_path / 'c')
     assert manager.steps() == [5]
     assert same(manager.restore_latest(state(0)), state(5))
+    manager.save(state(10))
+    manager.wait()
+    assert not unfinished.exists()
+
+
+def test_of_many_processes_one_that_finds_damage_stops_at_once(tmp_path, monkeypatch):
+    save(tmp_path / 'c', [5, 10])
+    shutil.rmtree(tmp_path / 'c' / '10' / 'params')
+    manager = Checkpoints(tmp_path / 'c')
+    monkeypatch.setattr(processes, 'count', lambda: 2)
+    with pytest.raises(UserError, match=r'step 10 .* is damaged, as process 0 of 2 .*: move it'):
+        manager.restore_latest(state(0))
 
 
 def mean(path, count, which='latest'):

@@ -95,7 +95,7 @@ def make_buckets(
 
     def best_split(cell: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
         """The most positions a split saves, and the two cells it makes."""
-        best = (0, cell, cell)
+        best = (0, False, 0)
         whole = cell.sum() * sum(shape(cell))
         for flipped in (False, True):
             view = cell.T if flipped else cell  # first axis: the length to split by
@@ -112,11 +112,12 @@ def make_buckets(
                     continue
                 saved = int(whole - sum(n * (a + b) for a, b, n in (low, high)))
                 if saved > best[0]:
-                    first = np.zeros_like(view)
-                    first[: used[k] + 1] = view[: used[k] + 1]
-                    first = first.T if flipped else first
-                    best = (saved, first, cell - first)
-        return best
+                    best = (saved, flipped, used[k])
+        saved, flipped, longest = best
+        axis = 1 if flipped else 0
+        within = np.expand_dims(np.arange(len(cell)) <= longest, 1 - axis)
+        first = np.where(within, cell, 0)
+        return saved, first, cell - first
 
     leaves = [(counts, best_split(counts))]
     while len(leaves) < num_buckets:

@@ -149,7 +149,7 @@ def _planned_lengths(
         return np.load(path)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):
         _logger.warning('The cached lengths %s are damaged: drawing them again.', path)
     lengths = np.stack(
         [segmentation.planned_lengths(side, config.max_length) for side in ('source', 'target')]

@@ -87,18 +87,19 @@ class SampledSegmentation:
 
     def _draw(self, side: str, ids: np.ndarray, length: int, epoch: int, index: int) -> Sentences:
         """A sentence for each of `ids`; an empty one for -1."""
-        lines = [np.zeros(0, np.int32)] * len(ids)
-        wanted = np.flatnonzero(ids >= 0)
+        lines = [np.zeros(0, np.int32) if i < 0 else self._stored(side, i) for i in ids]
+        # What is unknown has no text to draw from: such a sentence stays as it is stored.
+        known = [len(line) > 0 and self._vocabulary.unknown_id not in line for line in lines]
+        wanted = np.flatnonzero(known)
         texts = dict(zip(wanted, self._texts(side, ids[wanted]), strict=True))
         for k in range(_TRIES):
             drawn = self._sample([texts[row] for row in wanted], side, 1 + epoch, index, k)
             for row, line in zip(wanted, drawn, strict=True):
-                lines[row] = line
-            wanted = np.array([row for row in wanted if len(lines[row]) > length], np.int64)
-            if not len(wanted):
+                if len(line) <= length:
+                    lines[row] = line
+            wanted = [row for row, line in zip(wanted, drawn, strict=True) if len(line) > length]
+            if not wanted:
                 break
-        for row in wanted:
-            lines[row] = self._stored(side, ids[row])
         return sentences_from(lines)
 
     def _sample(self, texts: list[str], side: str, *place: int) -> list[np.ndarray]:

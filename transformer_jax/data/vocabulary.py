@@ -34,6 +34,7 @@ class Vocabulary:
       size: V, ids from 0 to V - 1.
       pad_id: 0, which also starts every output.
       eos_id: the end mark.
+      unknown_id: for characters without pieces, where they are not spelled in bytes.
       digest: hex digest of the model.
     """
 
@@ -57,6 +58,7 @@ class Vocabulary:
         self._shift = 0 if self._processor.pad_id() == 0 else 1
         self.size = self._processor.get_piece_size() + self._shift
         self.eos_id = self._processor.eos_id() + self._shift
+        self.unknown_id = self._processor.unk_id() + self._shift
         self.digest = hashlib.blake2b(model, digest_size=16).hexdigest()
 
     @classmethod

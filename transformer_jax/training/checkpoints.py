@@ -67,7 +67,8 @@ class Checkpoints:
             ocp.CheckpointManagerOptions(read_only=True, save_interval_steps=0, create=False)
             if read_only
             else ocp.CheckpointManagerOptions(
-                preservation_policy=_LatestAndBest(keep, keep_best, every, self._bleu)
+                preservation_policy=_LatestAndBest(keep, keep_best, every, self._bleu),
+                cleanup_tmp_directories=True,  # of saves that were killed midway
             )
         )
         self._manager = ocp.CheckpointManager(
@@ -146,12 +147,22 @@ class Checkpoints:
         return None
 
     def _check_in_reach(self, step: int, error: Exception) -> None:
-        """Raises a UserError if what went wrong says nothing of the checkpoint itself."""
+        """Raises a UserError if what went wrong says nothing of the checkpoint itself.
+
+        And where it is damaged, but only one of many processes may know.
+        """
         if any(reason in str(error) for reason in _OUT_OF_REACH):
             raise UserError(
                 f'the checkpoint of step {step} in {str(self.directory)!r} cannot be read '
                 f'({first_line(error)}): restore access, or move it away, then run the same '
                 'command again; nothing was changed.'
+            ) from error
+        if processes.count() > 1 and not isinstance(error, _Mismatch):
+            # The others, which read other parts of it, may have found nothing and wait.
+            raise UserError(
+                f'the checkpoint of step {step} in {str(self.directory)!r} is damaged, as process '
+                f'{processes.index()} of {processes.count()} has found ({first_line(error)}): move '
+                'it away, then start the job again; nothing was changed.'
             ) from error
 
     def _put_aside(self, step: int, reason: str) -> None:
@@ -273,8 +284,12 @@ class Checkpoints:
         for item in wanted:
             for name, found in checksums(restored[item]).items():
                 if found != restored['checksums'][item][name]:
-                    raise ValueError(f'its {item}/{name} does not match its checksum')
+                    raise _Mismatch(f'its {item}/{name} does not match its checksum')
         return {item: restored[item] for item in wanted}
+
+
+class _Mismatch(ValueError):
+    """Arrays that are not those that were saved, which all processes find together."""
 
 
 @dataclasses.dataclass
