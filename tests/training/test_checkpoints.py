@@ -172,7 +172,7 @@ def test_of_many_processes_one_that_finds_damage_stops_at_once(tmp_path, monkeyp
     shutil.rmtree(tmp_path / 'c' / '10' / 'params')
     manager = Checkpoints(tmp_path / 'c')
     monkeypatch.setattr(processes, 'count', lambda: 2)
-    with pytest.raises(UserError, match=r'step 10 .* is damaged, as process 0 of 2 .*: move it'):
+    with pytest.raises(UserError, match=r'^process 0 of 2 cannot read the .* step 10 .*: move it'):
         manager.restore_latest(state(0))
 
 

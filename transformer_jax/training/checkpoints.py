@@ -160,9 +160,9 @@ class Checkpoints:
         if processes.count() > 1 and not isinstance(error, _Mismatch):
             # The others, which read other parts of it, may have found nothing and wait.
             raise UserError(
-                f'the checkpoint of step {step} in {str(self.directory)!r} is damaged, as process '
-                f'{processes.index()} of {processes.count()} has found ({first_line(error)}): move '
-                'it away, then start the job again; nothing was changed.'
+                f'process {processes.index()} of {processes.count()} cannot read the checkpoint of '
+                f'step {step} in {str(self.directory)!r} ({first_line(error)}): move it away, unless '
+                'another process was lost, and start the job again; nothing was changed.'
             ) from error
 
     def _put_aside(self, step: int, reason: str) -> None:
