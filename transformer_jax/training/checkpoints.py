@@ -161,8 +161,8 @@ class Checkpoints:
             # The others, which read other parts of it, may have found nothing and wait.
             raise UserError(
                 f'process {processes.index()} of {processes.count()} cannot read the checkpoint of '
-                f'step {step} in {str(self.directory)!r} ({first_line(error)}): move it away, unless '
-                'another process was lost, and start the job again; nothing was changed.'
+                f'step {step} in {str(self.directory)!r} ({first_line(error)}): move it away, '
+                'unless another process was lost, and start the job again; nothing was changed.'
             ) from error
 
     def _put_aside(self, step: int, reason: str) -> None:
