@@ -149,6 +149,11 @@ def test_an_empty_corpus(fails, corpus):
 def test_a_corpus_of_blank_lines(fails, corpus):
     (corpus / 'train.fr').write_text('\n' * 30)
     said = fails('--config=config.py', '--workdir=run')
+    assert 'fewer than 3 distinct source sentences with text on both sides' in said
+    files = {'source': 'train.en', 'target': 'given.fr'}
+    (corpus / 'given.fr').write_text('la\n' * 30)
+    given = [f'--config.data.{s}_{side}={files[side]}' for s in ('dev', 'test') for side in files]
+    said = fails('--config=config.py', '--workdir=run', *given)
     assert 'no training pair with text on both sides' in said
     assert not (corpus / 'run').exists()
 

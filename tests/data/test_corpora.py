@@ -100,7 +100,7 @@ def test_small_corpus_gives_a_tenth_and_says_so_once(tmp_path, caplog):
 
 def test_three_sentences_give_one_each_and_two_are_too_few(tmp_path):
     assert sizes(held_out(tmp_path, many(3))) == [1, 1, 1]
-    with pytest.raises(UserError, match='has fewer than 3 distinct source sentences, too few to'):
+    with pytest.raises(UserError, match='has fewer than 3 distinct source sentences with text'):
         held_out(tmp_path, many(2) * 5)
 
 

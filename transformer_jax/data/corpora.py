@@ -84,15 +84,17 @@ class HeldOutCorpus:
         self._held: dict[str, list[Pair]] = {}
         # The full pass waits until pairs are wanted: a cache hit on the fingerprint saves it.
         distinct = set()
-        for source, _ in corpus.pairs('train'):
-            distinct.add(_key(source))
+        for source, target in corpus.pairs('train'):
+            if _key(source) and _key(target):
+                distinct.add(_key(source))
             if len(distinct) > 2:
                 break
         else:
             parts = ' and '.join(missing)
             raise UserError(
-                f'{corpus.names["train"]} has fewer than 3 distinct source sentences, too few to '
-                f'hold out {parts}: add pairs to it, or give {parts} data of their own.'
+                f'{corpus.names["train"]} has fewer than 3 distinct source sentences with text on '
+                f'both sides, too few to hold out {parts}: add pairs to it, or give {parts} data '
+                'of their own.'
             )
         _logger.info('Holding %s data out of the training pairs.', ' and '.join(missing))
 
