@@ -115,6 +115,7 @@ class Searcher:
         self.params = jax.device_put(params, state_shardings(params, self.mesh))
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self._eos_id = eos_id
+        self._fitting: set[tuple[int, ...]] = set()  # shapes of long lines that have been checked
 
     def __call__(
         self,
@@ -192,8 +193,10 @@ class Searcher:
         batch = shard_whole_batch({'source': source_BS, 'numbers': numbers_B}, self.mesh)
         hypotheses = decode.beam_size if sampling is None else n_best
         start = (self.params, batch['source'], self.model, hypotheses)
-        if source_BS.shape[1] >= LONG:
+        shape = (*source_BS.shape, hypotheses)
+        if source_BS.shape[1] >= LONG and shape not in self._fitting:
             check_room(_start.lower(*start), self.mesh.local_devices[0], name)
+            self._fitting.add(shape)
         found = _search(
             self.params,
             _start(*start),

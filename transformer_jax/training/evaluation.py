@@ -64,6 +64,10 @@ class LossEvaluator:
     vocabulary: Vocabulary
     label_smoothing: float
     mesh: Mesh
+    # Shapes of long pairs that have been checked.
+    _fitting: set[tuple[int, ...]] = dataclasses.field(
+        default_factory=set, init=False, repr=False, compare=False
+    )
 
     def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
         """The loss of `pairs` (source text, target text), at least one.
@@ -98,10 +102,11 @@ class LossEvaluator:
     def _sums(self, params: Any, batch: dict[str, np.ndarray]) -> LossSums:
         arguments = (params, shard_whole_batch(batch, self.mesh))
         options = {'model': self.model, 'label_smoothing': self.label_smoothing}
-        length = batch['source'].shape[1]
-        if length >= LONG:
+        shape = batch['source'].shape
+        if shape[1] >= LONG and shape not in self._fitting:
             step = _eval_step.lower(*arguments, **options)
-            check_room(step, self.mesh.local_devices[0], f'a pair of up to {length:,} tokens')
+            check_room(step, self.mesh.local_devices[0], f'a pair of up to {shape[1]:,} tokens')
+            self._fitting.add(shape)
         return _eval_step(*arguments, **options)
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[Sentences, Sentences, np.ndarray]:
