@@ -408,12 +408,8 @@ class _Run:
 
     def _results(self, step: int) -> dict[str, Any]:
         decode = self.config.decode
-        ranked = self.checkpoints.ranked(decode.average)
-        if not ranked:  # ended before its first evaluation, by lower train.steps
-            _logger.warning('No checkpoint has a dev BLEU: the latest are taken.')
-            ranked = self.checkpoints.ranked()
         params, steps = self.checkpoints.average(
-            ranked,
+            self.checkpoints.ranked_or_latest(decode.average),
             decode.average_checkpoints,
             like=self.state.weights,
         )

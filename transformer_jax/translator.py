@@ -82,11 +82,12 @@ def load_trained(
                 f'steps={",".join(map(str, steps))} are not all saved in {str(workdir)!r}: '
                 f'choose among {", ".join(map(str, there))}.'
             )
-        which = average or config.decode.average
-        ranked = manager.ranked(which) if steps is None else steps
-        if there and not ranked and average is None:  # early in a run whose config says 'best'
-            _logger.warning('No checkpoint has a dev BLEU yet: the latest are taken.')
-            ranked = manager.ranked()
+        if steps is not None:
+            ranked = steps
+        elif average is not None:
+            ranked = manager.ranked(average)
+        else:
+            ranked = manager.ranked_or_latest(config.decode.average)
         if there and not ranked:
             raise UserError(
                 f'{field}={str(workdir)!r} has no checkpoint with a dev BLEU, by which to choose '

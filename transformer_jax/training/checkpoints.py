@@ -147,9 +147,10 @@ class Checkpoints:
         return None
 
     def _check_in_reach(self, step: int, error: Exception) -> None:
-        """Raises a UserError if what went wrong says nothing of the checkpoint itself.
+        """Raises a UserError where another checkpoint is not to take the place of this one.
 
-        And where it is damaged, but only one of many processes may know.
+        What went wrong may say nothing of the checkpoint itself; or, where there are many
+        processes, this one alone may know that it is damaged.
         """
         if any(reason in str(error) for reason in _OUT_OF_REACH):
             raise UserError(
@@ -198,6 +199,14 @@ class Checkpoints:
             return steps[: 1 + len(list(itertools.takewhile(bool, near)))]
         bleu = {step: self._bleu(step) for step in steps}
         return sorted((s for s in steps if bleu[s] is not None), key=lambda s: -bleu[s])
+
+    def ranked_or_latest(self, which: str) -> list[int]:
+        """As `ranked`; where no checkpoint has a dev BLEU yet, the latest, and a warning."""
+        ranked = self.ranked(which)
+        if not ranked and self.steps():
+            _logger.warning('No checkpoint has a dev BLEU yet: the latest are taken.')
+            ranked = self.ranked()
+        return ranked
 
     def average(
         self, steps: Sequence[int], count: int | None = None, like: Any = None
