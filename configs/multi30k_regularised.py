@@ -11,11 +11,10 @@ from pathlib import Path
 
 
 def get_config(folder):
-    plain = runpy.run_path(str(Path(__file__).with_name('multi30k.py')))
-    config = plain['get_config'](folder)
-    config.optimizer.r_drop = 5.0
-    config.optimizer.warmup_steps = 500
-    config.optimizer.learning_rate_scale = 0.3  # peak 0.00084
-    config.train.steps = 25_000
+    beside = Path(__file__).with_name
+    config = runpy.run_path(str(beside('multi30k.py')))['get_config'](folder)
+    tokenised = runpy.run_path(str(beside('multi30k_tok_regularised.py')))['get_config'](folder)
+    config.optimizer = tokenised.optimizer
+    config.train = tokenised.train
     config.train.init_from = 'runs/multi30k'
     return config
