@@ -97,6 +97,8 @@ def _give_up_stdout() -> None:
 
 
 def _nobody_reads_stdout() -> bool:
+    if sys.stdout is None:
+        return False
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

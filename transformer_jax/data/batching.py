@@ -114,9 +114,8 @@ def make_buckets(
                 if saved > best[0]:
                     best = (saved, flipped, used[k])
         saved, flipped, longest = best
-        axis = 1 if flipped else 0
-        within = np.expand_dims(np.arange(len(cell)) <= longest, 1 - axis)
-        first = np.where(within, cell, 0)
+        within = np.arange(len(cell)) <= longest
+        first = np.where(within if flipped else within[:, None], cell, 0)
         return saved, first, cell - first
 
     leaves = [(counts, best_split(counts))]

@@ -63,7 +63,7 @@ class _NamedCorpus(Corpus, Protocol):
 _RULE = 2  # by which pairs are held out: another one makes other data
 
 
-def _key(text: str) -> str:
+def _normalized(text: str) -> str:
     """What two sentences have in common that are the same to a reader."""
     return ' '.join(unicodedata.normalize('NFKC', text).split())
 
@@ -85,8 +85,8 @@ class HeldOutCorpus:
         # The full pass waits until pairs are wanted: a cache hit on the fingerprint saves it.
         distinct = set()
         for source, target in corpus.pairs('train'):
-            if _key(source) and _key(target):
-                distinct.add(_key(source))
+            if _normalized(source) and _normalized(target):
+                distinct.add(_normalized(source))
             if len(distinct) > 2:
                 break
         else:
@@ -112,8 +112,10 @@ class HeldOutCorpus:
         return content_digest([self._corpus.fingerprint('train'), json.dumps(held_out)])
 
     def _train(self) -> Iterator[Pair]:
-        held_out = {_key(source) for pairs in self._held.values() for source, _ in pairs}
-        return (pair for pair in self._corpus.pairs('train') if _key(pair[0]) not in held_out)
+        held_out = {_normalized(source) for pairs in self._held.values() for source, _ in pairs}
+        return (
+            pair for pair in self._corpus.pairs('train') if _normalized(pair[0]) not in held_out
+        )
 
     def _hold_out(self) -> dict[str, list[Pair]]:
         """One pass over train; memory is that of ten times the pairs asked for, at most."""
@@ -123,7 +125,7 @@ class HeldOutCorpus:
         best: dict[int, Pair] = {}
         heap: list[int] = []  # the hashes in `best`, negated: heapq knows minima only
         for pair in self._corpus.pairs('train'):
-            source, target = map(_key, pair)
+            source, target = map(_normalized, pair)
             if not source or not target:
                 continue
             hashed = hashlib.blake2b(source.encode(), digest_size=16, key=key).digest()

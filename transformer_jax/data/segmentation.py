@@ -91,7 +91,9 @@ class SampledSegmentation:
         # What is unknown has no text to draw from: such a sentence stays as it is stored.
         known = [len(line) > 0 and self._vocabulary.unknown_id not in line for line in lines]
         wanted = np.flatnonzero(known)
-        texts = dict(zip(wanted, self._texts(side, ids[wanted]), strict=True))
+        texts = dict(
+            zip(wanted, self._vocabulary.texts([lines[row] for row in wanted]), strict=True)
+        )
         for k in range(_TRIES):
             drawn = self._sample([texts[row] for row in wanted], side, 1 + epoch, index, k)
             for row, line in zip(wanted, drawn, strict=True):
