@@ -41,6 +41,7 @@ def test_rounded_lengths():
         *(8, 8, 12, 16, 24, 32, 48, 64, 96, 128, 512)
     ]
     assert [round_length(n, 100) for n in (96, 97, 100)] == [96, 100, 100]
+    assert [round_length(n, coarse=32) for n in (7, 9, 17, 33, 49)] == [8, 16, 32, 48, 64]
 
 
 def test_every_pair_that_fits_appears_once_and_no_other():

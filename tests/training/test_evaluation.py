@@ -75,6 +75,14 @@ def test_a_very_long_line_is_alone_in_its_batch(setting, monkeypatch):
     assert all(rows * length <= 96 or rows == 1 for rows, length in shapes)
 
 
+def test_shorter_pairs_fill_up_the_batches_of_longer_ones(setting):
+    mesh = make_mesh(devices=jax.devices()[:1])
+    evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
+    pairs = [('the cat ' * k, 'le chat ' * k) for k in range(1, 9)]
+    (batch,) = evaluator._batches(pairs)
+    assert np.sum(np.any(batch['source'] != 0, axis=1)) == len(pairs)
+
+
 def test_a_pair_too_long_for_the_memory_is_refused_in_a_sentence(setting, monkeypatch):
     monkeypatch.setattr(evaluation, 'LONG', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)

@@ -43,16 +43,20 @@ def rows_for(length: int, tokens_per_batch: int) -> int:
     return max(ROW_MULTIPLE, tokens_per_batch // length // ROW_MULTIPLE * ROW_MULTIPLE)
 
 
-def round_length(length: int, most: int | None = None) -> int:
+def round_length(length: int, most: int | None = None, coarse: int = 8) -> int:
     """The next of 8, 12, 16, 24, 32, 48, 64, ...: few shapes where lengths are not known ahead.
 
     Args:
       length: of a sentence.
       most: positions that a model has, for one that has not any number of them.
+      coarse: a power of two up to which only powers of two count.
     """
     rounded = 8
     while rounded < length:
-        rounded = rounded * 3 // 2 if rounded & (rounded - 1) == 0 else rounded * 4 // 3
+        if rounded < coarse:
+            rounded *= 2
+        else:
+            rounded = rounded * 3 // 2 if rounded & (rounded - 1) == 0 else rounded * 4 // 3
     return rounded if most is None else min(rounded, most)
 
 

@@ -21,6 +21,8 @@ from transformer_jax.training.step import eval_step
 
 # Positions of one batch; a bound on memory, since all logits of a batch are there at once.
 _POSITIONS = 2048
+# Lengths up to here are rounded to powers of two: a shape more to compile costs more than padding.
+_COARSE = 256
 
 _eval_step = jax.jit(eval_step, static_argnames=('model', 'label_smoothing'))
 
@@ -126,15 +128,15 @@ class LossEvaluator:
 
     def _batches(self, pairs: Sequence[tuple[str, str]]) -> Iterator[dict[str, np.ndarray]]:
         source, target, lengths = self._encoded(pairs)
-        rounded = np.array([round_length(n, self.model.config.reach) for n in lengths])
-        for length in np.unique(rounded)[::-1].tolist():  # what cannot fit fails at once
-            ids = np.flatnonzero(rounded == length)
+        order = np.argsort(-lengths, kind='stable')  # longest first: what cannot fit fails at once
+        while len(order):
+            length = round_length(int(lengths[order[0]]), self.model.config.reach, _COARSE)
             rows = min(
                 rows_for(length, _POSITIONS),
                 max(1, _POSITIONS // length),  # fewer than that takes of very long ones
-                padded_rows(len(ids), ROW_MULTIPLE),  # no more than there are, rounded up
+                padded_rows(len(pairs), ROW_MULTIPLE),  # no more than there are, rounded up
             )
-            for first in range(0, len(ids), rows):
-                part = np.full(rows, -1)
-                part[: len(ids[first : first + rows])] = ids[first : first + rows]
-                yield {'source': source.padded(part, length), 'target': target.padded(part, length)}
+            part = np.full(rows, -1)
+            part[: len(order[:rows])] = order[:rows]
+            yield {'source': source.padded(part, length), 'target': target.padded(part, length)}
+            order = order[rows:]
