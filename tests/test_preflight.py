@@ -124,6 +124,16 @@ def test_a_compiler_that_runs_out_of_memory_is_refused_alike(mesh, monkeypatch):
         compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=2**30)
 
 
+def test_what_is_to_be_done_meanwhile_is_done_and_may_fail(mesh):
+    def fail():
+        raise UserError('a dev line is too long.')
+
+    done = []
+    with pytest.raises(UserError, match='a dev line is too long'):
+        compile_steps(CONFIG, 400, (), mesh, meanwhile=[lambda: done.append(1), fail])
+    assert done == [1]
+
+
 def test_rows_are_filled_up_for_devices_and_parts(mesh):
     assert batch_rows(CONFIG, PLAN.buckets[0], mesh) == 80
     assert batch_rows(tiny(train={'accumulate_steps': 3}), PLAN.buckets[0], mesh) == 96

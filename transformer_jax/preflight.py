@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
@@ -119,6 +119,7 @@ def compile_steps(
     buckets: tuple[Bucket, ...],
     mesh: Mesh,
     limit: int | None = None,
+    meanwhile: Sequence[Callable[[], None]] = (),
 ) -> dict[Bucket, Program]:
     """Compiles the training step for every bucket, ahead of time and side by side.
 
@@ -128,10 +129,11 @@ def compile_steps(
       buckets: the shapes.
       mesh: the devices.
       limit: bytes that a device has; None to compile whatever it takes.
+      meanwhile: what else is to be done, in threads, while XLA compiles and Python is idle.
 
     Raises:
       UserError: if the mesh does not divide the model, or a shape needs more memory than a device
-        has.
+        has; and what `meanwhile` raises.
     """
     model, optimizer, initialise = _model_and_state(config, vocab_size, mesh)
     abstract = jax.eval_shape(initialise)
@@ -176,16 +178,22 @@ def compile_steps(
     result = {}
     # XLA compiles one program on one core, at the cost of some hundred MB each.
     pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+    others = ThreadPoolExecutor(max(1, len(meanwhile)))
     try:
         # The largest first: if one does not fit, that is known soon. Traced here, since Python does
         # that for one at a time anyway, and meanwhile those before are compiled.
         tasks = {pool.submit(compiled, b, lowered(b)): b for b in reversed(buckets)}
+        # Not before: they would keep Python from the tracing, and XLA waiting for it.
+        rest = [others.submit(task) for task in meanwhile]
         with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
             for task in as_completed(tasks):
                 result[tasks[task]] = task.result()
                 bar.update()
+        for task in rest:
+            task.result()
     finally:
         pool.shutdown(cancel_futures=True)
+        others.shutdown()
     return {bucket: result[bucket] for bucket in buckets}
 
 

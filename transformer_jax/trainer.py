@@ -5,7 +5,6 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -228,17 +227,17 @@ class _Run:
         for pairs in (self.data.dev, self.data.test):
             self.corpus_loss.check(pairs)  # before the minutes that compiling may take
         config, plan = self.config, self.data.plan
-        limit = device_memory(self.mesh.local_devices[0])
-        vocab_size = self.data.vocabulary.size
-        # What XLA does for one of these leaves Python free for the others.
-        with ThreadPoolExecutor(2) as pool:
-            evaluation = pool.submit(self._compile_evaluation)
-            pool.submit(load_tensorflow)
-            programs = compile_steps(config, vocab_size, plan.buckets, self.mesh, limit)
-            speed = known_speed(cache_folder(config.data.cache_dir), config, self.mesh)
-            left = config.train.steps - self.start
-            _logger.info('%s', preflight_report(programs, plan, speed, left))
-            evaluation.result()
+        programs = compile_steps(
+            config,
+            self.data.vocabulary.size,
+            plan.buckets,
+            self.mesh,
+            device_memory(self.mesh.local_devices[0]),
+            meanwhile=[self._compile_evaluation, load_tensorflow],
+        )
+        speed = known_speed(cache_folder(config.data.cache_dir), config, self.mesh)
+        left = config.train.steps - self.start
+        _logger.info('%s', preflight_report(programs, plan, speed, left))
         return programs
 
     def _compile_evaluation(self) -> None:
