@@ -33,6 +33,11 @@ def test_lengths_must_agree():
         score([], [])
 
 
+def test_a_text_is_not_taken_for_a_list_of_letters():
+    with pytest.raises(ValueError, match=r"'The cat\.' is one text: give lists of texts"):
+        score('The cat.', 'The cat.')
+
+
 def test_the_nearest_of_several_references_counts():
     hypotheses = ['the cat sat on the rug']
     assert score(hypotheses, ['a dog'], ['the cat sat on the rug']).bleu == pytest.approx(100)

@@ -12,6 +12,7 @@ from tiny_run import TEXTS
 
 from transformer_jax import memory, search
 from transformer_jax.config import Config, DataConfig, DecodeConfig, MeshConfig, ModelConfig
+from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
@@ -43,6 +44,26 @@ def test_a_text_gives_a_text_and_a_list_a_list(translator):
     assert isinstance(alone, str)
     assert translator([TEXTS[0]]) == [alone]
     assert translator([]) == []
+
+
+def test_texts_may_come_one_by_one(translator):
+    assert translator(iter(TEXTS)) == translator(TEXTS)
+    assert translator.translate(iter(TEXTS[:1])) == translator.translate(TEXTS[:1])
+
+
+@pytest.mark.parametrize(
+    'texts, sentence',
+    [
+        ('The cat.', "texts='The cat.' must be several: give a list of texts."),
+        (b'The cat.', "texts=b'The cat.' must be several: give a list of texts."),
+        (['The cat.', None], 'text 2 is of type NoneType: give a str.'),
+        (['The \ud83d cat.'], r"text 1 has '\ud83d' in place 4, which is half a character"),
+    ],
+)
+def test_what_is_no_list_of_texts(translator, texts, sentence):
+    with pytest.raises(UserError) as error:
+        translator.translate(texts)
+    assert sentence in str(error.value)
 
 
 def test_outputs_are_of_their_texts(translator):
@@ -132,6 +153,13 @@ def test_the_same_seed_draws_the_same_whatever_the_batch(translator):
     assert draws[0] != draws[4]  # the same text on another line is drawn anew
 
 
+def test_another_seed_or_penalty_compiles_nothing(translator):
+    translator(TEXTS[0], sampling=Sampling(seed=1)), translator(TEXTS[0], length_penalty=0.5)
+    before = search._search._cache_size()
+    translator(TEXTS[0], sampling=Sampling(seed=2)), translator(TEXTS[0], length_penalty=0.7)
+    assert search._search._cache_size() == before
+
+
 def test_sampling_the_likeliest_token_is_greedy(translator):
     greedy = translator(TEXTS, beam_size=1)
     assert translator(TEXTS, sampling=Sampling(top_k=1)) == greedy
@@ -183,6 +211,29 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
         t.search.params['decoder']['layer_0']['self_attention']['query'] for t in (translator, last)
     )
     assert not np.array_equal(mean, newest)
+
+
+@pytest.mark.parametrize(
+    'options, sentence',
+    [
+        ({'average': 'latst'}, "average='latst' must be 'latest' or 'best'."),
+        ({'checkpoints': 1.5}, 'checkpoints=1.5 must be a whole number from 1.'),
+        ({'steps': []}, 'name the steps of at least one checkpoint'),
+        ({'steps': [60], 'checkpoints': 2}, 'steps=[60] with checkpoints=2: name the steps'),
+        ({'steps': [61]}, 'steps=61 are not all saved in'),
+    ],
+)
+def test_checkpoints_that_cannot_be_averaged(workdir, options, sentence):
+    with pytest.raises(UserError) as error:
+        Translator.load(workdir, **options)
+    assert sentence in str(error.value)
+
+
+def test_the_vocabulary_of_another_run_is_refused(workdir, tmp_path):
+    run = Workdir(shutil.copytree(workdir, tmp_path / 'run'))
+    Vocabulary.train(TEXTS, size=290).save(run.vocabulary)
+    with pytest.raises(UserError, match=r'has 290 pieces, but the model beside it 500: restore'):
+        Translator.load(run.path)
 
 
 def test_a_damaged_checkpoint_is_left_out_and_named(workdir, tmp_path, caplog):

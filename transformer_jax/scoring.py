@@ -135,6 +135,9 @@ def _score(
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    for texts in (hypotheses, *references):
+        if isinstance(texts, str):
+            raise ValueError(f'{texts[:40]!r} is one text: give lists of texts.')
     for texts in references:
         if len(hypotheses) != len(texts):
             raise ValueError(f'{len(hypotheses)} translations but {len(texts)} references.')

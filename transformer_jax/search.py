@@ -201,11 +201,15 @@ class Searcher:
             self.params,
             _start(*start),
             **batch,
+            # Arrays: to try another penalty, or to draw anew, compiles nothing.
+            alpha=np.float32(decode.length_penalty),
+            seed=np.uint32(0 if sampling is None else sampling.seed),
             model=self.model,
             eos_id=self._eos_id,
-            decode=decode,
+            beam_size=decode.beam_size,
+            max_extra_length=decode.max_extra_length,
             n_best=n_best,
-            sampling=sampling,
+            sampling=None if sampling is None else dataclasses.replace(sampling, seed=0),
         )
         return jax.device_get(found)
 
@@ -218,33 +222,39 @@ def _start(params: Any, source: jax.Array, model: Transformer, hypotheses: int) 
     return model.apply({'params': params}, source, hypotheses, method='start_decoding')
 
 
-@functools.partial(jax.jit, static_argnames=('model', 'eos_id', 'decode', 'n_best', 'sampling'))
+@functools.partial(
+    jax.jit,
+    static_argnames=('model', 'eos_id', 'beam_size', 'max_extra_length', 'n_best', 'sampling'),
+)
 def _search(
     params: Any,
     cache: DecodingCache,
     source: jax.Array,
     numbers: jax.Array,
+    alpha: jax.Array,
+    seed: jax.Array,
     *,
     model: Transformer,
     eos_id: int,
-    decode: DecodeConfig,
+    beam_size: int,
+    max_extra_length: int,
     n_best: int,
     sampling: Sampling | None,
 ) -> Hypotheses:
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
     batch, hypotheses, _ = cache.ancestors.shape
-    longest = source.shape[1] + decode.max_extra_length
+    longest = source.shape[1] + max_extra_length
     if model.config.reach is not None:
         longest = min(longest, model.config.reach)
     lengths_B = jnp.sum(source != 0, axis=1)
-    limits_B = jnp.where(lengths_B > 0, lengths_B + decode.max_extra_length, 1)
+    limits_B = jnp.where(lengths_B > 0, lengths_B + max_extra_length, 1)
     limits_B = jnp.minimum(limits_B, longest)
 
     def step_fn(tokens, position, cache):
         return model.apply({'params': params}, tokens, position, cache, method='decode_step')
 
     if sampling is not None:
-        key = jax.random.key(sampling.seed)
+        key = jax.random.key(seed)
         numbers_R = jnp.repeat(numbers, hypotheses)
         draws_R = jnp.tile(jnp.arange(hypotheses), batch)
         fold = jax.vmap(jax.random.fold_in)
@@ -279,9 +289,9 @@ def _search(
             with_room(cache, likely),
             limits_B,
             length=longest,
-            beam_size=decode.beam_size,
+            beam_size=beam_size,
             eos_id=eos_id,
-            alpha=decode.length_penalty,
+            alpha=alpha,
             n_best=n_best,
             reorder=reorder_hypotheses,
             select=select_sentences if in_parts else None,

@@ -7,7 +7,7 @@ translator('The cat sleeps.')
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,8 +72,17 @@ def load_trained(
             'train one there first (python -m transformer_jax.main), or name another folder.'
         )
     config, _ = saved
-    if checkpoints is not None and checkpoints < 1:
-        raise UserError(f'checkpoints={checkpoints} must be 1 or more.')
+    if checkpoints is not None and (not isinstance(checkpoints, int) or checkpoints < 1):
+        raise UserError(f'checkpoints={checkpoints} must be a whole number from 1.')
+    if average not in (None, 'latest', 'best'):
+        raise UserError(f"average={average!r} must be 'latest' or 'best'.")
+    if steps is not None:
+        steps = list(dict.fromkeys(steps))
+        if not steps or checkpoints is not None:
+            raise UserError(
+                f'steps={steps} with checkpoints={checkpoints}: name the steps of at least one '
+                'checkpoint, or how many checkpoints to average.'
+            )
     manager = Checkpoints(folder.checkpoints, every=config.train.checkpoint_every, read_only=True)
     try:
         there = manager.steps()
@@ -110,7 +119,30 @@ def load_trained(
     finally:
         manager.close()
     vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    of_params = len(params['embedding'])
+    if vocabulary.size != of_params:
+        raise UserError(
+            f'{str(folder.vocabulary)!r} has {vocabulary.size} pieces, but the model beside it '
+            f'{of_params}: restore the vocabulary that belongs to this run.'
+        )
     return config, vocabulary, params, used
+
+
+def _as_texts(texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str | bytes):
+        raise UserError(f'texts={texts[:40]!r} must be several: give a list of texts.')
+    texts = list(texts)
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f'text {number} is of type {type(text).__name__}: give a str.')
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f'text {number} has {text[error.start]!r} in place {error.start}, which is half a '
+                'character: read the text as what it was written in, UTF-8 most likely.'
+            ) from error
+    return texts
 
 
 class Translator:
@@ -169,22 +201,21 @@ class Translator:
         found = load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps)
         return cls(*found, mesh=mesh)
 
-    def __call__(self, text: str | Sequence[str], **options: Any) -> Any:
+    def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
         """Translates a text to a text, or a list of texts to a list of texts.
 
         Args:
-          text: one text, or a sequence of them.
+          text: one text, or several.
           **options: of `translate`. With n_best, each text gives a list of `Translation`s.
         """
-        texts = [text] if isinstance(text, str) else list(text)
-        results = self.translate(texts, **options)
+        results = self.translate([text] if isinstance(text, str) else text, **options)
         if 'n_best' not in options:
             results = [outputs[0].text for outputs in results]
         return results[0] if isinstance(text, str) else results
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         n_best: int = 1,
         beam_size: int | None = None,
@@ -213,8 +244,10 @@ class Translator:
           For each text, its outputs; fewer than n_best where the search found fewer.
 
         Raises:
-          UserError: if an option is out of range, or a text needs more memory than there is.
+          UserError: if an option is out of range, what is given is no text, or a text needs more
+            memory than there is.
         """
+        texts = _as_texts(texts)
         decode = self.decode_config(beam_size, length_penalty, max_source_length)
         if n_best < 1 or (n_best > decode.beam_size and sampling is None):
             raise UserError(
@@ -248,10 +281,10 @@ class Translator:
                 bar.update()
         return results
 
-    def prepare(self, texts: Sequence[str], *, beam_size: int | None = None) -> None:
+    def prepare(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
         """Compiles all that translating `texts` takes, by translating nothing in its shapes."""
         decode = self.decode_config(beam_size)
-        lengths = [len(ids) for ids in self.vocabulary.encode(texts) if len(ids) > 1]
+        lengths = [len(ids) for ids in self.vocabulary.encode(_as_texts(texts)) if len(ids) > 1]
         limit = self.search.source_limit()
         self.search.prepare([min(n, limit or n) for n in lengths], decode)
 

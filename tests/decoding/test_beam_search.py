@@ -331,6 +331,14 @@ def test_the_likeliest_tokens_are_those_of_a_sorted_row_without_padding(vocab_si
     np.testing.assert_array_equal(values, np.take_along_axis(logits, expected, axis=1))
 
 
+@pytest.mark.parametrize('eos_id', [-1, 0, 2])
+def test_an_end_mark_that_is_padding_or_no_token_is_an_error(eos_id):
+    with pytest.raises(ValueError, match=f'eos_id={eos_id} must be from 1, since 0 is padding'):
+        beam_search(
+            stationary([[0.0, 1.0]]), None, jnp.array([1]), length=1, beam_size=2, eos_id=eos_id
+        )
+
+
 @pytest.mark.parametrize('n_best', [0, 3])
 def test_n_best_out_of_range_is_an_error(n_best):
     with pytest.raises(ValueError, match=f'n_best={n_best} must be from 1 to beam_size=2'):

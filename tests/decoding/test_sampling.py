@@ -84,7 +84,9 @@ def test_top_p_counts_after_the_temperature():
     np.testing.assert_array_equal(frequencies(top_p=0.6, temperature=0.5), [0, 0, 1, 0, 0])
 
 
-@pytest.mark.parametrize('options', [{'top_k': 1}, {'temperature': 1e-4}, {'top_p': 1e-6}])
+@pytest.mark.parametrize(
+    'options', [{'top_k': 1}, {'temperature': 1e-4}, {'temperature': 1e-12}, {'top_p': 1e-6}]
+)
 def test_without_freedom_sampling_is_greedy(options):
     sentences = jnp.arange(8)
     drawn = sample_randomly(sentences, keys(0, 8), **options)
@@ -191,6 +193,7 @@ def test_truncate_leaves_what_stays_as_it_is_row_by_row():
     [
         ({'temperature': 0.0}, 'temperature=0.0 must be greater than 0'),
         ({'temperature': -1.0}, 'temperature=-1.0 must be greater than 0'),
+        ({'temperature': float('inf')}, 'temperature=inf must be greater than 0 and finite'),
         ({'top_k': -1}, 'top_k=-1 must be 0'),
         ({'top_p': 0.0}, 'top_p=0.0 must be greater than 0 and at most 1'),
         ({'top_p': 1.5}, 'top_p=1.5 must be greater than 0 and at most 1'),

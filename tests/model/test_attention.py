@@ -225,6 +225,38 @@ def test_memory_may_be_given_as_the_keys_and_values_made_of_it():
     np.testing.assert_array_equal(again, expected)
 
 
+@pytest.mark.parametrize('causal', [False, True])
+def test_a_mask_that_is_to_be_added_is_refused(causal):
+    mask = jnp.where(causal_mask(2), 0.0, -jnp.inf)
+    with pytest.raises(ValueError, match='the mask is float32, not bool: True where'):
+        MultiHeadAttention(1).init(
+            jax.random.key(0), jnp.zeros((1, 2, 4)), mask=mask, causal=causal
+        )
+    with pytest.raises(ValueError, match='the mask is float32, not bool: True where'):
+        dot_product_attention(*jnp.zeros((3, 1, 2, 1, 4)), mask)
+
+
+@pytest.mark.parametrize(
+    'attributes, x, memory, message',
+    [
+        ({'implementation': 'cudn'}, (1, 2, 4), None, "implementation='cudn' must be 'xla' or"),
+        ({'num_heads': 0}, (1, 2, 4), None, 'num_heads=0 must be 1 or more'),
+        ({}, (2, 4), None, r'x has shape \(2, 4\): it must be \[batch, length, 4\]'),
+        (
+            {},
+            (1, 2, 4),
+            (1, 3, 5),
+            r'memory has shape \(1, 3, 5\): it must be \[batch, length, 4\]',
+        ),
+    ],
+)
+def test_shapes_and_attributes_out_of_range(attributes, x, memory, message):
+    module = MultiHeadAttention(**{'num_heads': 2} | attributes)
+    memory = None if memory is None else jnp.zeros(memory)
+    with pytest.raises(ValueError, match=message):
+        module.init(jax.random.key(0), jnp.zeros(x), memory)
+
+
 @pytest.mark.parametrize('given', ['cache', 'position'])
 def test_cache_and_position_belong_together(given):
     cache = KVCache(jnp.zeros((1, 1, 4, 2)), jnp.zeros((1, 1, 2, 4)))

@@ -6,6 +6,12 @@ import pytest
 from transformer_jax.model.dropout import Dropout, dropout
 
 
+@pytest.mark.parametrize('rate', [-0.1, 1.0, 1.5])
+def test_a_rate_out_of_range_is_an_error(rate):
+    with pytest.raises(ValueError, match=f'the dropout rate {rate} must be at least 0 and below 1'):
+        dropout(jnp.ones((1, 4)), rate, jax.random.key(0))
+
+
 @pytest.mark.parametrize('rate', [0.1, 0.3, 0.5])
 def test_the_rate_is_the_share_of_zeros(rate):
     x = dropout(jnp.ones((400, 1000)), rate, jax.random.key(0))

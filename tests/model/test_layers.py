@@ -212,6 +212,11 @@ def test_activations_by_hand(activation, at_1):
     assert float(output[0, 0, 0]) == pytest.approx(at_1, abs=1e-6)
 
 
+def test_an_activation_that_is_not_known_is_an_error():
+    with pytest.raises(ValueError, match=r"activation='tanh' must be one of relu, "):
+        FeedForward(d_ff=1, activation='tanh').init(jax.random.key(0), jnp.ones((1, 1, 1)))
+
+
 def test_dropout_of_the_inner_layer():
     params = {
         'inner': {'kernel': jnp.ones((1, 1000)), 'bias': jnp.zeros(1000)},

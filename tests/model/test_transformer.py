@@ -341,6 +341,17 @@ def test_decoding_beyond_the_learned_positions_is_an_error():
         module.apply(variables, jnp.zeros(2, int), jnp.int32(0), cache, method='decode_step')
 
 
+def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
+    module, variables, _ = model()
+    cache = module.apply(variables, SOURCE, 2, method='start_decoding')
+    rows = 2 * len(SOURCE)
+    with pytest.raises(ValueError, match=r'no room: make some by with_room\(cache, length\)'):
+        module.apply(variables, jnp.zeros(rows, int), 0, cache, method='decode_step')
+    with pytest.raises(ValueError, match=rf'tokens has shape \(\d+, 2\): it must be \[{rows}\]'):
+        tokens = jnp.zeros((len(SOURCE), 2), int)
+        module.apply(variables, tokens, 0, with_room(cache, 3), method='decode_step')
+
+
 def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
     module, variables, logits = model()
     step = jax.jit(functools.partial(module.apply, method='decode_step'))

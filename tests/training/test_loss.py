@@ -15,6 +15,11 @@ def test_without_smoothing_it_is_the_log_likelihood():
     assert int(sums.tokens) == 2
 
 
+def test_without_smoothing_tokens_may_be_ruled_out():
+    sums = label_smoothed_loss(LOGITS.at[..., 0].set(-jnp.inf), jnp.array([[2, 1]]))
+    assert float(sums.loss) == pytest.approx(-np.log(0.7 / 0.9) - np.log(0.25 / 0.75), abs=1e-6)
+
+
 def test_smoothing_by_hand():
     # 0.9 of the mass on the target, 0.1 in three equal parts: Szegedy et al. (2016), section 7.
     sums = label_smoothed_loss(LOGITS[:, :1], jnp.array([[2]]), 0.1)

@@ -114,6 +114,27 @@ def test_accumulated_parts_make_the_step_of_the_whole_batch(state):
     assert int(parts.window.sums.tokens) == int(whole.window.sums.tokens)
 
 
+@pytest.mark.parametrize('parts', [0, 4])
+def test_parts_that_do_not_divide_the_rows_are_an_error(state, parts):
+    with pytest.raises(ValueError, match=f'accumulate_steps={parts} does not divide'):
+        accumulating(parts, state, BATCH)
+
+
+def test_an_average_that_the_state_has_no_room_for_is_an_error(state):
+    with pytest.raises(
+        ValueError, match=r'ema_decay=0\.9, but the state was made without with_ema'
+    ):
+        train_step(
+            state,
+            BATCH,
+            model=model(),
+            optimizer=OPTIMIZER,
+            label_smoothing=0.1,
+            seed=0,
+            ema_decay=0.9,
+        )
+
+
 def test_rematerialisation_changes_nothing_but_memory(state):
     remat = dataclasses.replace(model(0.3).config, remat=True)
     step_options = {'optimizer': OPTIMIZER, 'label_smoothing': 0.1, 'seed': 0}

@@ -61,6 +61,15 @@ def length_penalty(lengths: jax.Array, alpha: float) -> jax.Array:
     return ((5.0 + lengths.astype(jnp.float32)) / 6.0) ** alpha
 
 
+def check_end_mark(eos_id: int, logits: jax.Array) -> None:
+    """A ValueError unless the end mark has one of the `logits` [R, V], and is not padding."""
+    if not 0 < eos_id < logits.shape[-1]:
+        raise ValueError(
+            f'eos_id={eos_id} must be from 1, since 0 is padding, to the last token, '
+            f'{logits.shape[-1] - 1}.'
+        )
+
+
 def next_log_probs(
     logits_RV: jax.Array, position: jax.Array, limits_R: jax.Array, eos_id: int
 ) -> jax.Array:
@@ -171,6 +180,7 @@ class _Search:
         batch, beam_size = beam.lengths_BK.shape
         last_BK = beam.tokens_BKT[:, :, jnp.maximum(position - 1, 0)]
         logits_RV, cache = self.step_fn(last_BK.reshape(-1), position, cache)
+        check_end_mark(self.eos_id, logits_RV)
         count = min(beam_size, logits_RV.shape[-1])  # C: more of one hypothesis cannot be chosen
         at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, beam_size)
         added_RC, token_RC = next_tokens(logits_RV, count, at_limit_R, self.eos_id)
@@ -244,13 +254,13 @@ def beam_search(
 
     Args:
       step_fn: from tokens [B·K] int32 (0 at the start), a position (int32 scalar) and the cache to
-        logits [B·K, V] and the new cache.
+        logits [B·K, V] and the new cache. Token 0 is padding and is never put out.
       cache: a pytree that `step_fn` and `reorder` know how to read.
       max_lengths: [B] int32, most tokens of each output, the end mark included; at the limit the
         end mark is taken, with its own probability.
       length: T; a smaller limit than `max_lengths` where it is less.
       beam_size: K.
-      eos_id: the end mark.
+      eos_id: the end mark, from 1 to V - 1.
       alpha: of the length penalty, not negative.
       n_best: how many of the K outputs have to be right, at most K.
       reorder: from the cache and [B, K] int32, which hypothesis of its sentence takes each place,
@@ -264,11 +274,12 @@ def beam_search(
       `Hypotheses`.
 
     Raises:
-      ValueError: if n_best is not from 1 to beam_size.
+      ValueError: if n_best is not from 1 to beam_size, or eos_id not from 1 to V - 1.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
     search = _Search(step_fn, reorder, eos_id, alpha, n_best)
+    max_lengths = jnp.asarray(max_lengths, jnp.int32)
     batch = max_lengths.shape[0]
     beam = _Beam(
         limits_B=jnp.minimum(max_lengths, length),

@@ -1,5 +1,6 @@
 """Greedy search and sampling with temperature, top-k and top-p (Holtzman et al., 2020)."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from transformer_jax.decoding.beam_search import Hypotheses, StepFn, next_log_probs
+from transformer_jax.decoding.beam_search import (
+    Hypotheses,
+    StepFn,
+    check_end_mark,
+    next_log_probs,
+)
 
 
 def _one_path(
@@ -19,12 +25,14 @@ def _one_path(
     eos_id: int,
 ) -> Hypotheses:
     """Extends each row by `choose(log_probs_RV, position)` until the end mark."""
-    rows, max_lengths_R = max_lengths_R.shape[0], jnp.minimum(max_lengths_R, length)
+    max_lengths_R = jnp.minimum(jnp.asarray(max_lengths_R, jnp.int32), length)
+    rows = max_lengths_R.shape[0]
 
     def step(state):
         i, tokens_RT, log_probs_R, lengths_R, finished_R, cache = state
         last_R = tokens_RT[:, jnp.maximum(i - 1, 0)]
         logits_RV, cache = step_fn(last_R, i, cache)
+        check_end_mark(eos_id, logits_RV)
         next_RV = next_log_probs(logits_RV, i, max_lengths_R, eos_id)
         token_R = jnp.where(finished_R, 0, choose(next_RV, i).astype(jnp.int32))
         added_R = jnp.take_along_axis(next_RV, token_R[:, None], axis=1)[:, 0]
@@ -63,7 +71,7 @@ def greedy_search(
       cache: a pytree whose arrays have B rows.
       max_lengths: [B] int32, most tokens of each output, the end mark included.
       length: T; a smaller limit than `max_lengths` where it is less.
-      eos_id: the end mark.
+      eos_id: the end mark, from 1 to V - 1.
 
     Returns:
       `Hypotheses` with K = 1; the score is the log-probability.
@@ -116,7 +124,7 @@ def sample(
       max_lengths: [B] int32, most tokens of each output, the end mark included.
       keys: [B] random keys, one a sentence, so that a draw does not depend on its batch.
       length: T; a smaller limit than `max_lengths` where it is less.
-      eos_id: the end mark.
+      eos_id: the end mark, from 1 to V - 1.
       temperature: divides the log-probabilities, greater than 0.
       top_k: see `truncate`; applied after the temperature.
       top_p: see `truncate`; applied after the temperature.
@@ -127,15 +135,17 @@ def sample(
     Raises:
       ValueError: if temperature, top_k or top_p is out of range.
     """
-    if temperature <= 0.0:
-        raise ValueError(f'temperature={temperature} must be greater than 0.')
+    if not 0.0 < temperature < math.inf:
+        raise ValueError(f'temperature={temperature} must be greater than 0 and finite.')
     if top_k < 0:
         raise ValueError(f'top_k={top_k} must be 0 (all tokens) or greater.')
     if not 0.0 < top_p <= 1.0:
         raise ValueError(f'top_p={top_p} must be greater than 0 and at most 1.')
 
     def draw(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
-        sharpened_RV = jax.nn.log_softmax(log_probs_RV / temperature, axis=-1)
+        # Less the best first: divided by very little, all of them would be rounded to the same.
+        below_best_RV = log_probs_RV - jnp.max(log_probs_RV, axis=-1, keepdims=True)
+        sharpened_RV = jax.nn.log_softmax(below_best_RV / temperature, axis=-1)
         allowed_RV = truncate(sharpened_RV, top_k=top_k, top_p=top_p)
         step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, position)
         return jax.vmap(jax.random.categorical)(step_keys, allowed_RV)

@@ -44,6 +44,12 @@ def causal_mask(length: int) -> jax.Array:
     return jnp.tril(jnp.ones((length, length), dtype=bool))[None, None]
 
 
+def _check_mask(mask: jax.Array | None) -> None:
+    # One to be added to the scores, 0 where a query may look, would be taken the wrong way round.
+    if mask is not None and mask.dtype != bool:
+        raise ValueError(f'the mask is {mask.dtype}, not bool: True where a query may look.')
+
+
 def dot_product_attention(
     query: jax.Array,
     key: jax.Array,
@@ -64,7 +70,11 @@ def dot_product_attention(
     Returns:
       The attended values [B, T, N, Hv] and the attention weights [B, N, T, S] (float32), those
       before dropout.
+
+    Raises:
+      ValueError: if `mask` is not bool.
     """
+    _check_mask(mask)
     scores_BNTS = float32_einsum('BTNH,BSNH->BNTS', query, key) * query.shape[-1] ** -0.5
     if mask is None:
         weights_BNTS = jax.nn.softmax(scores_BNTS, axis=-1)
@@ -206,11 +216,21 @@ class MultiHeadAttention(nn.Module):
           self-attention, as `memory` for the rest.
 
         Raises:
-          ValueError: if D is not divisible by num_heads and no sizes are given, if `cache` comes
-            without `position` or `mask`, or with a memory, or `causal` with either, or
-            'cudnn' with dropout.
+          ValueError: if a shape or an attribute is out of range, D is not divisible by num_heads
+            and no sizes are given, `mask` is not bool, `cache` comes without `position` or `mask`
+            or with a memory, `causal` with either, or 'cudnn' with dropout.
         """
         model_size = x.shape[-1]
+        _check_mask(mask)
+        if self.implementation not in ('xla', 'cudnn'):
+            raise ValueError(f"implementation={self.implementation!r} must be 'xla' or 'cudnn'.")
+        if self.num_heads < 1:
+            raise ValueError(f'num_heads={self.num_heads} must be 1 or more.')
+        for name, given in (('x', x), ('memory', memory)):
+            if not isinstance(given, KVCache | None) and given.shape[2:] != (model_size,):
+                raise ValueError(
+                    f'{name} has shape {given.shape}: it must be [batch, length, {model_size}].'
+                )
         if self.implementation == 'cudnn' and self.dropout_rate:
             raise ValueError(
                 f'dropout_rate={self.dropout_rate} does not go with cudnn: set it to 0.'

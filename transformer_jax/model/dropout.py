@@ -21,7 +21,12 @@ def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
 
     Returns:
       [..., C], of x's dtype.
+
+    Raises:
+      ValueError: if `rate` is out of range.
     """
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f'the dropout rate {rate} must be at least 0 and below 1.')
     kept = round((1.0 - rate) * 2**16)
     if kept == 2**16:
         return x

@@ -92,6 +92,10 @@ class FeedForward(nn.Module):
           x: [B, T, D].
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
         """
+        if self.activation not in _ACTIVATIONS:
+            raise ValueError(
+                f'activation={self.activation!r} must be one of {", ".join(_ACTIVATIONS)}.'
+            )
         dense = functools.partial(
             nn.Dense,
             dtype=self.dtype,

@@ -307,11 +307,21 @@ class Transformer(nn.Module):
           [B·K, V] float32 logits and the new cache.
 
         Raises:
-          ValueError: if there is room for more tokens than there are learned positions.
+          ValueError: if there is no room in the cache, or room for more tokens than there are
+            learned positions, or `tokens` has another shape.
         """
         batch, hypotheses, length = cache.ancestors.shape
         check_positions(self.config, length)
-        own_BK = jnp.broadcast_to(jnp.arange(hypotheses)[None], (batch, hypotheses))
+        if length == 0:
+            raise ValueError('the cache has no room: make some by with_room(cache, length).')
+        if tokens.shape != (batch * hypotheses,):
+            raise ValueError(
+                f'tokens has shape {tokens.shape}: it must be [{batch * hypotheses}], that of '
+                f'{batch} sentences times {hypotheses} hypotheses.'
+            )
+        position = jnp.asarray(position, jnp.int32)
+        own_K = jnp.arange(hypotheses, dtype=jnp.int32)
+        own_BK = jnp.broadcast_to(own_K[None], (batch, hypotheses))
         cache = cache._replace(ancestors=cache.ancestors.at[:, :, position].set(own_BK))
         x_BKD, self_attention, _ = self.decoder(
             self._embed(tokens.reshape(batch, hypotheses)),

@@ -67,9 +67,11 @@ def _cross_entropies_forward(label_smoothing, logits, targets):
     # Devices that hold a part of the vocabulary each look it up there: no logits travel.
     target_BT = jnp.take_along_axis(logits_BTV, targets[..., None], axis=-1)[..., 0]
     nll_BT = normalizer_BT - target_BT
-    # -mean over v of log p(v), without ever making the log-probabilities.
-    uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)
-    loss_BT = (1.0 - label_smoothing) * nll_BT + label_smoothing * uniform_BT
+    loss_BT = nll_BT
+    if label_smoothing:  # logits may be -inf without
+        # -mean over v of log p(v), without ever making the log-probabilities.
+        uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)
+        loss_BT = (1.0 - label_smoothing) * nll_BT + label_smoothing * uniform_BT
     return (loss_BT, nll_BT), (logits, targets, normalizer_BT)
 
 

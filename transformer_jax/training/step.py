@@ -49,7 +49,16 @@ def train_step(
 
     Returns:
       The state after the step, this batch's loss added to its window.
+
+    Raises:
+      ValueError: if accumulate_steps does not divide the rows, or `state` has no moving average for
+        ema_decay.
     """
+    rows = batch['target'].shape[0]
+    if accumulate_steps < 1 or rows % accumulate_steps:
+        raise ValueError(f'accumulate_steps={accumulate_steps} does not divide {rows} rows.')
+    if ema_decay and state.ema is None:
+        raise ValueError(f'ema_decay={ema_decay}, but the state was made without with_ema.')
     # Dropout's stream is set apart from that of the initial parameters, which use the bare seed.
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), state.step)
     tokens = jnp.maximum(jnp.sum(batch['target'] != 0), 1)
