@@ -8,9 +8,9 @@ large. The BLEU of multi30k_tok.py, the mean of the last 10 checkpoints: dev 41.
 41.24, 1.624 and 1.605): it fits the training set so well (1.04, with dropout) that there is room to
 regularise.
 
-After 4,000 steps, from which multi30k_tok_regularised.py begins, in bfloat16 (2 cores of a Xeon with
-AMX, 2026-11-22, JAX 0.10.2): dev 39.58, test 38.86 (sacreBLEU of the tokens), 1.745 and 1.714 nats a
-token; with --config.train.seed=1 dev 39.98, test 39.15, 1.742 and 1.702.
+After 4,000 steps, from which multi30k_tok_regularised.py begins, in bfloat16 (2 cores of a Xeon
+with AMX, 2026-11-22, JAX 0.10.2): dev 39.58, test 38.86 (sacreBLEU of the tokens), 1.745 and 1.714
+nats a token; with --config.train.seed=1 dev 39.98, test 39.15, 1.742 and 1.702.
 
 Dev BLEU by greedy search (sacreBLEU) after 500, 1000, 1500, ... steps: 10.4 23.2 30.3 32.8 34.4
 36.6 35.0 37.0 37.7 38.2 38.3 38.9 38.3 39.2 39.0 38.9.
