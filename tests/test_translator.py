@@ -12,6 +12,7 @@ from tiny_run import TEXTS
 
 from transformer_jax import memory, search
 from transformer_jax.config import Config, DataConfig, DecodeConfig, MeshConfig, ModelConfig
+from transformer_jax.data import phrasebook
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
@@ -217,7 +218,7 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
     'options, sentence',
     [
         ({'average': 'latst'}, "average='latst' must be 'latest' or 'best'."),
-        ({'checkpoints': 1.5}, 'checkpoints=1.5 must be a whole number from 1.'),
+        ({'checkpoints': 1.5}, 'checkpoints=1.5 must be 1 or more, and whole.'),
         ({'steps': []}, 'name the steps of at least one checkpoint'),
         ({'steps': [60], 'checkpoints': 2}, 'steps=[60] with checkpoints=2: name the steps'),
         ({'steps': [61]}, 'steps=61 are not all saved in'),
@@ -229,10 +230,14 @@ def test_checkpoints_that_cannot_be_averaged(workdir, options, sentence):
     assert sentence in str(error.value)
 
 
-def test_the_vocabulary_of_another_run_is_refused(workdir, tmp_path):
+@pytest.mark.parametrize('size, known', [(500, True), (400, False)])
+def test_the_vocabulary_of_another_run_is_refused(workdir, tmp_path, size, known):
     run = Workdir(shutil.copytree(workdir, tmp_path / 'run'))
-    Vocabulary.train(TEXTS, size=290).save(run.vocabulary)
-    with pytest.raises(UserError, match=r'has 290 pieces, but the model beside it 500: restore'):
+    if not known:  # as before runs noted it
+        run.write_config(*run.read_config(), run.read_split_fingerprints())
+    other = phrasebook.generate(seed=9, train=2000, dev=0, test=0)['train']
+    Vocabulary.train([text for pair in other for text in pair], size=size).save(run.vocabulary)
+    with pytest.raises(UserError, match=r'is not the vocabulary that the model beside it was'):
         Translator.load(run.path)
 
 
@@ -263,7 +268,10 @@ def test_before_a_dev_bleu_is_known_the_latest_stand_in_for_the_best(workdir, tm
     config, fingerprint = run.read_config()
     decode = dataclasses.replace(config.decode, average='best', average_checkpoints=1)
     run.write_config(
-        dataclasses.replace(config, decode=decode), fingerprint, run.read_split_fingerprints()
+        dataclasses.replace(config, decode=decode),
+        fingerprint,
+        run.read_split_fingerprints(),
+        run.read_vocabulary_digest(),
     )
     messages.addHandler(caplog.handler)
     assert Translator.load(run.path).steps == [120]

@@ -55,6 +55,7 @@ def main(arguments: Sequence[str]) -> None:
             dataclasses.replace(config, decode=decode),
             fingerprint,
             folder.read_split_fingerprints(),
+            translator.vocabulary.digest,
         )
         stack.pop_all()
     print(f'{output.path} holds the mean of steps {translator.steps}')

@@ -175,7 +175,10 @@ class _Run:
                 # Not before: a run that preflight refuses leaves its folder to the next try.
                 self.data.vocabulary.save(self.folder.vocabulary)
                 self.folder.write_config(
-                    self.config, self.data.fingerprint, self.data.split_fingerprints
+                    self.config,
+                    self.data.fingerprint,
+                    self.data.split_fingerprints,
+                    self.data.vocabulary.digest,
                 )
             if programs is not None:
                 step = self._train(programs)

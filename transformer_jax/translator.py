@@ -73,7 +73,7 @@ def load_trained(
         )
     config, _ = saved
     if checkpoints is not None and (not isinstance(checkpoints, int) or checkpoints < 1):
-        raise UserError(f'checkpoints={checkpoints} must be a whole number from 1.')
+        raise UserError(f'checkpoints={checkpoints} must be 1 or more, and whole.')
     if average not in (None, 'latest', 'best'):
         raise UserError(f"average={average!r} must be 'latest' or 'best'.")
     if steps is not None:
@@ -119,11 +119,11 @@ def load_trained(
     finally:
         manager.close()
     vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-    of_params = len(params['embedding'])
-    if vocabulary.size != of_params:
+    trained_with = folder.read_vocabulary_digest() or vocabulary.digest
+    if vocabulary.digest != trained_with or vocabulary.size != len(params['embedding']):
         raise UserError(
-            f'{str(folder.vocabulary)!r} has {vocabulary.size} pieces, but the model beside it '
-            f'{of_params}: restore the vocabulary that belongs to this run.'
+            f'{str(folder.vocabulary)!r} is not the vocabulary that the model beside it was '
+            'trained with: restore that of this run.'
         )
     return config, vocabulary, params, used
 

@@ -170,14 +170,24 @@ class Workdir:
         saved = self._read_json('config.json', {'split_fingerprints'})
         return {} if saved is None else saved['split_fingerprints']
 
+    def read_vocabulary_digest(self) -> str | None:
+        """Digest of the vocabulary that the run was trained with, where it is known."""
+        saved = self._read_json('config.json', {'vocabulary_digest'})
+        return None if saved is None else saved['vocabulary_digest']
+
     def write_config(
-        self, config: Config, data_fingerprint: str, split_fingerprints: dict[str, str]
+        self,
+        config: Config,
+        data_fingerprint: str,
+        split_fingerprints: dict[str, str],
+        vocabulary_digest: str | None = None,
     ) -> None:
         """Writes config.json, whole or not at all."""
         saved = {
             'config': config.to_dict(),
             'data_fingerprint': data_fingerprint,
             'split_fingerprints': split_fingerprints,
+            'vocabulary_digest': vocabulary_digest,
         }
         self._write_json('config.json', saved)
 
