@@ -57,7 +57,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self):
-        # Log-probabilities divided by less than that are no longer told apart in float32.
+        # With less it is greedy search by another name.
         if not 1e-6 <= self.temperature < math.inf:
             raise UserError(
                 f'temperature={self.temperature} must be a number from 1e-6; '

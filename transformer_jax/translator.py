@@ -74,8 +74,6 @@ def load_trained(
     config, _ = saved
     if checkpoints is not None and (not isinstance(checkpoints, int) or checkpoints < 1):
         raise UserError(f'checkpoints={checkpoints} must be 1 or more, and whole.')
-    if average not in (None, 'latest', 'best'):
-        raise UserError(f"average={average!r} must be 'latest' or 'best'.")
     if steps is not None:
         steps = list(dict.fromkeys(steps))
         if not steps or checkpoints is not None:

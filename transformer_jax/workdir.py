@@ -180,7 +180,7 @@ class Workdir:
         config: Config,
         data_fingerprint: str,
         split_fingerprints: dict[str, str],
-        vocabulary_digest: str | None = None,
+        vocabulary_digest: str,
     ) -> None:
         """Writes config.json, whole or not at all."""
         saved = {

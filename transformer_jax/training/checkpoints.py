@@ -191,7 +191,12 @@ class Checkpoints:
 
         The latest end at a gap: what lies behind one was kept as one of the best, may be old, and
         has no place in their mean.
+
+        Raises:
+          UserError: if `which` is neither.
         """
+        if which not in ('latest', 'best'):
+            raise UserError(f"average={which!r} must be 'latest' or 'best'.")
         steps = self.steps()[::-1]
         if which == 'latest':
             # A single one may be missing: damaged ones are put aside.
