@@ -1,7 +1,7 @@
 import pytest
 
-from transformer_jax.config import ModelConfig
-from transformer_jax.flops import forward_flops, training_flops
+from transformer_jax.config import Config, ModelConfig, OptimizerConfig
+from transformer_jax.flops import forward_flops, step_flops, training_flops
 
 
 def test_one_layer_by_hand():
@@ -29,3 +29,10 @@ def test_base_is_about_six_times_its_parameters_a_token():
     lengths = [25] * 1000
     flops = training_flops(ModelConfig(), 37_000, lengths, lengths)
     assert flops == pytest.approx(6 * 63_045_632 * 25_000, rel=0.02)
+
+
+def test_a_step_with_r_drop_is_two_passes():
+    plain, r_drop = Config(), Config(optimizer=OptimizerConfig(r_drop=5.0))
+    once = training_flops(plain.model, 100, [3], [2])
+    assert step_flops(plain, 100, [3], [2]) == once
+    assert step_flops(r_drop, 100, [3], [2]) == 2 * once

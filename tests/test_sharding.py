@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from transformer_jax.benchmark import collective_bytes
 from transformer_jax.config import Config, MeshConfig, ModelConfig, OptimizerConfig
 from transformer_jax.errors import UserError
-from transformer_jax.model import Transformer
+from transformer_jax.model import Transformer, transformer
 from transformer_jax.sharding import (
     MeshLayout,
     batch_sharding,
@@ -33,6 +34,14 @@ MESHES = {
     '4 x 1 x 2': MeshConfig(4, 1, 2),
     '2 x 2 x 2': MeshConfig(2, 2, 2),
 }
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _logits_in_parts():
+    """Of one row a device, so that there are parts on every mesh."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transformer, '_POSITIONS_AT_ONCE', {'cpu': 12})
+        yield
 
 
 def batches(count):
@@ -98,9 +107,19 @@ def collectives(mesh):
 
 
 def test_data_parallel_moves_the_gradient_once_and_nothing_else():
-    _, moved, parameters = collectives(make_mesh(MESHES['8 x 1 x 1']))
+    text, moved, parameters = collectives(make_mesh(MESHES['8 x 1 x 1']))
     assert set(moved) == {'all-reduce'}
     assert parameters <= moved['all-reduce'] <= parameters + 64  # and some sums of the loss
+    # Each of the parts that the logits come in moves its sums and no more.
+    (body,) = {
+        body for body in re.findall(r'body=%?([\w.-]+)', text) if 'all-' in block(text, body)
+    }
+    assert collective_bytes(block(text, body))['all-reduce'] <= 16
+
+
+def block(text, name):
+    """The computation of this name."""
+    return re.search(rf'\n%?{re.escape(name)} .*?\n}}', text, re.DOTALL)[0]
 
 
 def test_fsdp_gathers_the_parameters_once():
@@ -111,8 +130,8 @@ def test_fsdp_gathers_the_parameters_once():
 def test_logits_are_never_gathered():
     mesh = make_mesh(MESHES['4 x 1 x 2'])
     text, moved, _ = collectives(mesh)
-    assert f'[4,12,{VOCAB_SIZE}]' not in text  # a device's rows with the whole vocabulary
-    assert f'[4,12,{VOCAB_SIZE // 2}]' in text
+    assert f'12,{VOCAB_SIZE}]' not in text  # positions with the whole vocabulary
+    assert f'[1,12,{VOCAB_SIZE // 2}]' in text
     assert 'all-gather' not in moved
 
 

@@ -213,7 +213,7 @@ def _programs(config, vocab_size, plan, mesh, programs, seconds) -> dict[str, An
         'vocabulary': vocab_size,
         'moved_bytes': dict(moved),
         'shapes': [
-            bucket._asdict() | {'bytes': program.bytes, 'xla_flops': program.flops}
+            bucket._asdict() | {'bytes': program.bytes, 'flops': program.flops}
             for bucket, program in programs.items()
         ],
     }
@@ -232,12 +232,11 @@ def _train(config, speed, programs, mesh, store, plan, segmentation) -> dict[str
     shapes = []
     for bucket, program in programs.items():
         found = bucket._asdict() | speed.shape(bucket, _SECONDS / len(programs))
-        found['xla_flops_per_second'] = program.flops / found['seconds']
         shapes.append(found)
         shape = f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
         print(line(shape, found))
-    xla_speed = statistics.median(found['xla_flops_per_second'] for found in shapes)
-    remember_speed(cache_folder(config.data.cache_dir), config, mesh, xla_speed)
+    flops_per_second = statistics.median(found['flops_per_second'] for found in shapes)
+    remember_speed(cache_folder(config.data.cache_dir), config, mesh, flops_per_second)
     mix = speed.mix(store, plan, segmentation, 2 * _SECONDS)
     memory = measure.peak_memory(mesh)
     predicted = max(program.bytes for program in programs.values())
@@ -246,7 +245,7 @@ def _train(config, speed, programs, mesh, store, plan, segmentation) -> dict[str
         f'waiting for batches: {100 * mix["waiting_share"]:.2f} % of the time\n'
         f'peak memory of the {memory["of"]}: {memory["bytes"] / 2**30:.2f} GiB; preflight predicts '
         f'{predicted / 2**30:.2f} GiB on a device\n'
-        f'{xla_speed / 1e9:,.1f} GFLOP/s of a device by what XLA counts, which preflight will '
+        f'{flops_per_second / 1e9:,.1f} GFLOP/s without padding, the median, which preflight will '
         'reckon with'
     )
     return {'shapes': shapes, 'mix': mix, 'peak_memory': memory, 'predicted_bytes': predicted}

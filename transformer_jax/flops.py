@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer_jax.config import ModelConfig
+from transformer_jax.config import Config, ModelConfig
 
 
 def forward_flops(
@@ -52,3 +52,18 @@ def training_flops(
     Args and formula: see `forward_flops`.
     """
     return 3 * forward_flops(config, vocab_size, source_lengths, target_lengths)
+
+
+def step_flops(
+    config: Config, vocab_size: int, source_lengths: Sequence[int], target_lengths: Sequence[int]
+) -> float:
+    """`training_flops` of a step as `config` asks for it: R-Drop is two passes.
+
+    Args:
+      config: of the run.
+      vocab_size: V.
+      source_lengths: tokens of each sentence.
+      target_lengths: tokens of each sentence.
+    """
+    passes = 2 if config.optimizer.r_drop else 1
+    return passes * training_flops(config.model, vocab_size, source_lengths, target_lengths)

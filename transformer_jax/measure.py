@@ -32,7 +32,7 @@ from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore
 from transformer_jax.device_feed import device_batches
 from transformer_jax.errors import UserError
-from transformer_jax.flops import training_flops
+from transformer_jax.flops import step_flops
 from transformer_jax.metrics import read_metrics
 from transformer_jax.model import Transformer
 from transformer_jax.model.gradients import matmul
@@ -263,9 +263,7 @@ class TrainingSpeed:
         self._state = jax.block_until_ready(program.run(self._state, batch))
 
     def _rates(self, source: Sequence[int], target: Sequence[int], seconds: float) -> Numbers:
-        flops = training_flops(self._config.model, self._vocab_size, source, target)
-        if self._config.optimizer.r_drop:
-            flops *= 2  # two passes are what its formula asks for
+        flops = step_flops(self._config, self._vocab_size, source, target)
         return {
             'target_tokens_per_second': float(np.sum(target)) / seconds,
             'sentences_per_second': len(target) / seconds,

@@ -22,6 +22,7 @@ from transformer_jax.cache import content_digest, partial_path
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.errors import UserError
+from transformer_jax.flops import step_flops
 from transformer_jax.memory import in_units, needed_memory, no_room
 from transformer_jax.model import Transformer
 from transformer_jax.model.layers import compute_dtype
@@ -48,7 +49,7 @@ class Program(NamedTuple):
     Attributes:
       compiled: from a state, which it consumes, and a batch to the next state.
       rows: of the batch, the bucket's filled up for the devices.
-      flops: of one device, as XLA counts them.
+      flops: of all devices, those of `step_flops` where no sentence is padded.
       bytes: of memory that one device needs.
     """
 
@@ -172,8 +173,9 @@ def compile_steps(
         needed = needed_memory(program)
         if limit is not None and needed > limit:
             raise _too_large(config, bucket, in_units(needed), limit)
-        flops = program.cost_analysis()['flops']
-        return Program(program, batch_rows(config, bucket, mesh), flops, needed)
+        rows = batch_rows(config, bucket, mesh)
+        lengths = [bucket.source_length] * rows, [bucket.target_length] * rows
+        return Program(program, rows, step_flops(config, vocab_size, *lengths), needed)
 
     result = {}
     # XLA compiles one program on one core, at the cost of some hundred MB each.
@@ -219,11 +221,11 @@ def report(programs: dict[Bucket, Program], plan: BatchPlan, speed: float | None
     Args:
       programs: from `compile_steps`.
       plan: how often each shape comes.
-      speed: FLOP/s of a device, if known; see `known_speed`.
+      speed: FLOP/s of all devices, if known; see `known_speed`.
       left: steps that are left.
     """
     uses = Counter(batch.bucket for batch in plan.epoch(0))
-    lines = ['  rows  source  target  batches an epoch   GFLOP   GiB   (of one device)']
+    lines = ['  rows  source  target  batches an epoch   GFLOP   GiB of a device']
     for bucket, program in programs.items():
         lines.append(
             f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
@@ -248,12 +250,14 @@ def _speed_key(config: Config, mesh: Mesh) -> str:
     model = content_digest([json.dumps(dataclasses.asdict(config.model), sort_keys=True)])
     return (
         f'{mesh.local_devices[0].device_kind}, {os.cpu_count()} cores, mesh {shape}, {dtype}, '
-        f'model {model[:16]}'
+        f'model {model[:16]}, model FLOPs'
     )
 
 
 def known_speed(folder: Path, config: Config, mesh: Mesh) -> float | None:
-    """FLOP/s of a device in training, as `benchmark` has measured them; None if it has not.
+    """FLOP/s of all devices in training, as `benchmark` measured them; None if it has not.
+
+    They are of batches without padding, as `Program.flops`.
 
     Args:
       folder: the cache.
@@ -268,7 +272,7 @@ def known_speed(folder: Path, config: Config, mesh: Mesh) -> float | None:
 
 
 def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> None:
-    """Keeps FLOP/s of a device for `known_speed`."""
+    """Keeps FLOP/s of all devices for `known_speed`."""
     path = folder / 'speeds.json'
     speeds = {}
     with contextlib.suppress(OSError, ValueError):

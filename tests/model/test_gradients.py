@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from transformer_jax.model import gradients
-from transformer_jax.model.gradients import float32_einsum, matmul, sum_rows, take_rows
+from transformer_jax.model.gradients import (
+    add_bias,
+    float32_einsum,
+    matmul,
+    sum_of_parts,
+    sum_rows,
+    take_rows,
+)
 
 
 def normal(seed, *shape, dtype=jnp.float32):
@@ -148,3 +155,57 @@ def test_rows_on_a_gpu_have_the_gradient_of_a_lookup(monkeypatch):
     )
     assert 'scatter' not in str(scattered(table))
     np.testing.assert_allclose(gradient(), expected, atol=1e-6)
+
+
+def test_the_gradient_of_a_bias_is_summed_up_in_float32():
+    x, bias = jnp.zeros((257, 1, 3), jnp.bfloat16), jnp.array([[0.5, 1.0, 2.0]])
+    added, gradient = jax.vjp(add_bias, x, bias)
+    assert added.dtype == jnp.bfloat16
+    assert added[7].tolist() == [[0.5, 1.0, 2.0]]
+    of_x, of_bias = gradient(jnp.ones_like(added))
+    assert of_bias.tolist() == [[257.0] * 3]  # which bfloat16 would round to 256
+    assert of_x.tolist() == jnp.ones_like(x).tolist()
+
+
+def of_part(weights, x, powers):
+    """A scalar, and sums of two kinds."""
+    y = jnp.sin(x @ weights['matrix'])
+    return jnp.sum(y ** powers[:, None]), {'x': jnp.sum(x), 'parts': jnp.int32(1)}
+
+
+WEIGHTS = {'matrix': normal(0, 4, 5), 'none': None}
+PARTS = normal(1, 3, 2, 4), jnp.array([[1, 2], [3, 1], [2, 2]])
+
+
+def test_parts_add_up():
+    value, rest = sum_of_parts(of_part, WEIGHTS, *PARTS)
+    expected = sum(of_part(WEIGHTS, *part)[0] for part in zip(*PARTS, strict=True))
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(rest['x'], PARTS[0].sum(), rtol=1e-5)
+    assert int(rest['parts']) == 3
+
+
+@pytest.mark.parametrize('count', [1, 3])
+def test_the_gradient_of_parts_is_that_of_their_sum(count):
+    x, powers = PARTS[0][:count], PARTS[1][:count]
+
+    def plain(weights, x):
+        return sum(of_part(weights, *part)[0] for part in zip(x, powers, strict=True)) ** 2
+
+    def in_parts(weights, x):
+        return sum_of_parts(of_part, weights, x, powers)[0] ** 2
+
+    found, expected = (jax.grad(f, argnums=(0, 1))(WEIGHTS, x) for f in (in_parts, plain))
+    np.testing.assert_allclose(found[0]['matrix'], expected[0]['matrix'], rtol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5)
+
+
+def test_gradients_of_parts_are_added_up_in_float32():
+    # In bfloat16 256 is as far as one gets in steps of one.
+    x = jnp.ones((300, 1), jnp.bfloat16)
+
+    def half_of_all(weight):
+        product = lambda weight, x, _: (jnp.sum(weight * x), None)  # noqa: E731
+        return sum_of_parts(product, weight, x, None)[0] / 2
+
+    assert float(jax.grad(half_of_all)(jnp.bfloat16(1))) == 150.0

@@ -10,7 +10,7 @@ from flax import linen as nn
 from jax import lax
 
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import float32_einsum, matmul
+from transformer_jax.model.gradients import add_bias, float32_einsum, matmul
 from transformer_jax.model.layout import Layout
 
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
@@ -261,7 +261,7 @@ class MultiHeadAttention(nn.Module):
             x_BTNH = heads.reshape(*x_BTD.shape[:2], *shape[1:])
             if self.use_bias:
                 bias_NH = self.param(f'{name}_bias', nn.initializers.zeros, shape[1:], jnp.float32)
-                x_BTNH += bias_NH[None, None].astype(x_BTNH.dtype)
+                x_BTNH = add_bias(x_BTNH, bias_NH)
             return self.layout(x_BTNH, 'BTNH')
 
         query_BTNH = project('query', x, key_size)
@@ -299,5 +299,5 @@ class MultiHeadAttention(nn.Module):
         out_PD = matmul(heads, kernel_NHD.reshape(-1, model_size))
         if self.use_bias:
             bias_D = self.param('output_bias', nn.initializers.zeros, (model_size,), jnp.float32)
-            out_PD += bias_D[None].astype(self.dtype)
+            out_PD = add_bias(out_PD, bias_D)
         return self.layout(out_PD.reshape(x.shape), 'BTD'), seen

@@ -2,6 +2,8 @@
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +104,35 @@ def _turned(x_AB: jax.Array) -> jax.Array:
     return x_AB.reshape(-1, part, columns).transpose(2, 0, 1).reshape(columns, rows)
 
 
+@jax.custom_vjp
+def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+    """`x + bias` in the dtype of `x`; the gradient of the bias is summed up in float32.
+
+    JAX would round it to the dtype of `x`, and XLA sums bfloat16 slowly on CPUs.
+
+    Args:
+      x: [..., *bias.shape], float32 or bfloat16.
+      bias: float32.
+
+    Returns:
+      As `x`.
+    """
+    leading = (1,) * (x.ndim - bias.ndim)
+    return x + bias.astype(x.dtype).reshape(*leading, *bias.shape)
+
+
+def _add_bias_forward(x, bias):
+    return add_bias(x, bias), bias.ndim
+
+
+def _add_bias_backward(bias_axes, gradient):
+    leading = tuple(range(gradient.ndim - bias_axes))
+    return gradient, jnp.sum(gradient.astype(jnp.float32), axis=leading)
+
+
+add_bias.defvjp(_add_bias_forward, _add_bias_backward)
+
+
 def take_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
     """`table[indices]`, whose gradient on GPUs, too, is the same to the bit each time.
 
@@ -160,3 +191,67 @@ def sum_rows(rows: int, indices: jax.Array, values: jax.Array) -> jax.Array:
     last_V = jnp.searchsorted(sorted_P, jnp.arange(rows), side='right') - 1
     there_V = (last_V >= 0) & (sorted_P[last_V] == jnp.arange(rows))
     return jnp.where(there_V[:, None], sums_PD[last_V], 0)
+
+
+def sum_of_parts(
+    function: Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]],
+    weights: Any,
+    x: jax.Array,
+    constants: Any,
+) -> tuple[jax.Array, Any]:
+    """Sums function(weights, x[i], constants[i]) over i, one after the other.
+
+    The gradient of a part is worked out along with it: JAX would keep what that takes of all parts,
+    until it knows their sum. So there is no second derivative.
+
+    Args:
+      function: from these to a scalar and a tree of other sums, which have no gradient. It may not
+        use traced arrays of its own.
+      weights: a tree of arrays; their gradients are added up in float32.
+      x: [C, ...].
+      constants: a tree of arrays [C, ...]; they have no gradient.
+
+    Returns:
+      The sums of both.
+    """
+    if len(x) == 1:
+        return function(weights, x[0], jax.tree.map(lambda a: a[0], constants))
+    return _sum_of_parts(function, weights, x, constants)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _sum_of_parts(function, weights, x, constants):
+    sums, _ = _summing_scan(lambda part: (function(weights, *part), None), (x, constants))
+    return sums
+
+
+def _sum_of_parts_forward(function, weights, x, constants):
+    with_gradient = jax.value_and_grad(function, argnums=(0, 1), has_aux=True)
+
+    def of_part(part):
+        sums, (of_weights, of_x) = with_gradient(weights, *part)
+        return (sums, jax.tree.map(lambda a: a.astype(jnp.float32), of_weights)), of_x
+
+    (sums, of_weights), of_x = _summing_scan(of_part, (x, constants))
+    like = jax.tree.map(lambda a: jnp.zeros((), a.dtype), weights)
+    return sums, (of_weights, like, of_x)
+
+
+def _sum_of_parts_backward(function, residuals, gradients):
+    (of_weights, like, of_x), scale = residuals, gradients[0]
+    of_weights = jax.tree.map(lambda a, b: (scale * a).astype(b.dtype), of_weights, like)
+    return of_weights, (scale * of_x).astype(of_x.dtype), None
+
+
+_sum_of_parts.defvjp(_sum_of_parts_forward, _sum_of_parts_backward)
+
+
+def _summing_scan(function: Callable[[Any], tuple[Any, Any]], parts: Any) -> tuple[Any, Any]:
+    """The sum over `parts` of the first of what `function` makes of one, the second stacked."""
+
+    def add(total: Any, part: Any) -> tuple[Any, Any]:
+        summand, rest = function(part)
+        return jax.tree.map(jnp.add, total, summand), rest
+
+    shapes, _ = jax.eval_shape(function, jax.tree.map(lambda a: a[0], parts))
+    return lax.scan(add, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes), parts)

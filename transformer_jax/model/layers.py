@@ -11,7 +11,7 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import matmul
+from transformer_jax.model.gradients import add_bias, matmul
 from transformer_jax.model.layout import Layout
 
 _logger = logging.getLogger('transformer_jax')
@@ -67,6 +67,26 @@ def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttent
     )
 
 
+class Dense(nn.Module):
+    """x W + b.
+
+    Attributes:
+      features: E, its outputs.
+      dtype: to compute in; parameters are float32.
+    """
+
+    features: int
+    dtype: jnp.dtype
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[P, C] to [P, E]."""
+        init = nn.initializers.xavier_uniform()
+        kernel_CE = self.param('kernel', init, (x.shape[-1], self.features), jnp.float32)
+        bias_E = self.param('bias', nn.initializers.zeros, (self.features,), jnp.float32)
+        return add_bias(matmul(x.astype(self.dtype), kernel_CE.astype(self.dtype)), bias_E)
+
+
 class FeedForward(nn.Module):
     """max(0, x W_1 + b_1) W_2 + b_2 (equation 2).
 
@@ -96,18 +116,13 @@ class FeedForward(nn.Module):
             raise ValueError(
                 f'activation={self.activation!r} must be one of {", ".join(_ACTIVATIONS)}.'
             )
-        dense = functools.partial(
-            nn.Dense,
-            dtype=self.dtype,
-            kernel_init=nn.initializers.xavier_uniform(),
-            # Both are matrices: what else it is given says how any two arrays are multiplied.
-            dot_general=lambda x_PC, kernel_CE, *_, **__: matmul(x_PC, kernel_CE),
-        )
         x_PD = x.reshape(-1, x.shape[-1])
-        hidden_PF = _ACTIVATIONS[self.activation](dense(self.d_ff, name='inner')(x_PD))
+        inner_PF = Dense(self.d_ff, self.dtype, name='inner')(x_PD)
+        hidden_PF = _ACTIVATIONS[self.activation](inner_PF)
         hidden_BTF = self.layout(hidden_PF.reshape(*x.shape[:-1], -1), 'BTF')
         hidden_BTF = Dropout(self.dropout_rate)(hidden_BTF, deterministic=deterministic)
-        out_PD = dense(x.shape[-1], name='outer')(hidden_BTF.reshape(-1, self.d_ff))
+        hidden_PF = hidden_BTF.reshape(-1, self.d_ff)
+        out_PD = Dense(x.shape[-1], self.dtype, name='outer')(hidden_PF)
         return self.layout(out_PD.reshape(x.shape), 'BTD')
 
 

@@ -1,7 +1,9 @@
 """The whole Transformer (paper, figure 1)."""
 
 import functools
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +12,18 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, heads_dtype, padding_mask
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import matmul, take_rows
+from transformer_jax.model.gradients import matmul, sum_of_parts, take_rows
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
 
 # One KVCache per decoder layer.
 Caches = tuple[KVCache, ...]
+
+# Positions whose logits `sum_over_logits` has at once, about: on CPUs so many that their caches
+# hold a part of 10,000 words, on accelerators so many that a part keeps one busy.
+_POSITIONS_AT_ONCE = {'cpu': 512}
+_POSITIONS_AT_ONCE_OF_OTHERS = 8192
 
 
 class DecodingCache(NamedTuple):
@@ -260,11 +267,52 @@ class Transformer(nn.Module):
         Returns:
           [B, T, V] float32 logits.
         """
-        memory = self.encode(source, deterministic=deterministic)
-        x_BTD, _, _ = self.decoder(
-            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
-        )
-        return self._logits(x_BTD)
+        return self._logits(self._decoded(source, target_inputs, deterministic))
+
+    def sum_over_logits(
+        self,
+        summand: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
+        source: jax.Array,
+        target_inputs: jax.Array,
+        targets: jax.Array,
+        *,
+        rows_together: int = 1,
+        deterministic: bool = True,
+    ) -> tuple[jax.Array, Any]:
+        """Sums over parts of the batch what `summand` makes of their logits and targets.
+
+        As `summand(self(source, target_inputs), targets)`, but the logits, which take more memory
+        than all else, are there for one part at a time, and their gradient is made along with them.
+
+        Args:
+          summand: from [b, T, V] float32 logits and [b, T] targets of some rows to a scalar and a
+            tree of other sums, which have no gradient. It may not use traced arrays of its own.
+          source: as for a call.
+          target_inputs: as for a call.
+          targets: [B, T] int32.
+          rows_together: rows side by side that belong into one part; it divides B.
+          deterministic: as for a call.
+
+        Returns:
+          The sums of both.
+        """
+        x_BTD = self._decoded(source, target_inputs, deterministic)
+        groups, length = self.layout.row_groups, targets.shape[1]
+        parts = _parts(len(targets) // groups // rows_together, rows_together * length)
+
+        def in_parts(x_B: jax.Array) -> jax.Array:
+            # Of each group's rows a part: devices go on with rows of their own. C counts the parts.
+            x_GCR = x_B.reshape(groups, parts, -1, *x_B.shape[1:])
+            return self.layout(x_GCR.swapaxes(0, 1), '-G' + '-' * x_B.ndim)
+
+        def of_part(weights: tuple, x_GRTD: jax.Array, targets_GRT: jax.Array):
+            x_BTD, targets_BT = (
+                self.layout(x.reshape(-1, *x.shape[2:]), 'B' + '-' * (x.ndim - 2))
+                for x in (x_GRTD, targets_GRT)
+            )
+            return summand(_logits(self.layout, x_BTD, *weights), targets_BT)
+
+        return sum_of_parts(of_part, self._output_weights(), in_parts(x_BTD), in_parts(targets))
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """[B, S] int32 ids to the encoder's output [B, S, D]."""
@@ -338,21 +386,53 @@ class Transformer(nn.Module):
         x_BTD = x_GRTD.reshape(*tokens_BT.shape, -1)
         return self.layout(x_BTD, 'BTD') * self.config.d_model**0.5
 
+    def _decoded(
+        self, source: jax.Array, target_inputs: jax.Array, deterministic: bool
+    ) -> jax.Array:
+        """[B, T, D], what the logits are made of."""
+        memory = self.encode(source, deterministic=deterministic)
+        x_BTD, _, _ = self.decoder(
+            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
+        )
+        return x_BTD
+
+    def _output_weights(self) -> tuple[jax.Array, jax.Array | None]:
+        bias_V = self.output_bias_V if self.config.output_bias else None
+        return self.embedding_GVD.astype(compute_dtype(self.config)), bias_V
+
     def _logits(self, x_BTD: jax.Array) -> jax.Array:
-        dtype = compute_dtype(self.config)
-        # Positions in a row (P): with batch and time apart XLA multiplies matrices a third slower.
-        x_GPD = self._in_groups(x_BTD.astype(dtype).reshape(-1, x_BTD.shape[-1]))
-        project = functools.partial(matmul, transposed=True, to_float32=True)
-        logits_GPV = jax.vmap(project)(x_GPD, self.embedding_GVD.astype(dtype))
-        logits_BTV = logits_GPV.reshape(*x_BTD.shape[:2], -1)
-        if self.config.output_bias:
-            logits_BTV += self.output_bias_V[None, None]
-        return self.layout(logits_BTV, 'BTV')
+        return _logits(self.layout, x_BTD, *self._output_weights())
 
     def _in_groups(self, x_B: jax.Array) -> jax.Array:
-        """[B, ...] to [G, R, ...], R rows for each group."""
-        x_GR = x_B.reshape(self.layout.row_groups, -1, *x_B.shape[1:])
-        return self.layout(x_GR, 'GR' + '-' * (x_B.ndim - 1))
+        return _in_groups(self.layout, x_B)
+
+
+def _in_groups(layout: Layout, x_B: jax.Array) -> jax.Array:
+    """[B, ...] to [G, R, ...], R rows for each group."""
+    x_GR = x_B.reshape(layout.row_groups, -1, *x_B.shape[1:])
+    return layout(x_GR, 'GR' + '-' * (x_B.ndim - 1))
+
+
+def _logits(
+    layout: Layout, x_BTD: jax.Array, embedding_GVD: jax.Array, bias_V: jax.Array | None
+) -> jax.Array:
+    """[B, T, V] float32, from the decoder's output and the weights in the dtype to compute in."""
+    # Positions in a row (P): with batch and time apart XLA multiplies matrices a third slower.
+    x_PD = x_BTD.astype(embedding_GVD.dtype).reshape(-1, x_BTD.shape[-1])
+    project = functools.partial(matmul, transposed=True, to_float32=True)
+    logits_GPV = jax.vmap(project)(_in_groups(layout, x_PD), embedding_GVD)
+    logits_BTV = logits_GPV.reshape(*x_BTD.shape[:2], -1)
+    if bias_V is not None:
+        logits_BTV += bias_V[None, None]
+    return layout(logits_BTV, 'BTV')
+
+
+def _parts(units: int, positions: int) -> int:
+    """How many parts to take `units` of `positions` each in: of those that divide them the best."""
+    at_once = _POSITIONS_AT_ONCE.get(jax.default_backend(), _POSITIONS_AT_ONCE_OF_OTHERS)
+    wanted = units * positions / at_once
+    divisors = [parts for parts in range(1, units + 1) if units % parts == 0]
+    return min(divisors, key=lambda parts: abs(math.log(parts / wanted)))
 
 
 def parameter_count(config: ModelConfig, vocab_size: int) -> int:

@@ -19,7 +19,7 @@ from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.loss import LossSums
 from transformer_jax.training.step import eval_step
 
-# Positions of one batch; a bound on memory, since all logits of a batch are there at once.
+# Positions of one batch; a bound on memory.
 _POSITIONS = 2048
 # Lengths up to here are rounded to powers of two: a shape more to compile costs more than padding.
 _COARSE = 256

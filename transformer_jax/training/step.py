@@ -1,5 +1,6 @@
 """One step of training and of evaluation, as pure functions; others apply jit and shardings."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,19 +70,18 @@ def train_step(
             part = {name: jnp.repeat(x, 2, axis=0) for name, x in part.items()}
 
         def share_of_mean_loss(params: Any) -> tuple[jax.Array, LossSums]:
-            logits_BTV = model.apply(
+            loss, sums = model.apply(
                 {'params': params},
+                functools.partial(_objective, label_smoothing, r_drop),
                 part['source'],
                 shift_right(part['target']),
+                part['target'],
+                rows_together=2 if r_drop else 1,
                 deterministic=False,
                 rngs={'dropout': key},
+                method='sum_over_logits',
             )
-            sums = label_smoothed_loss(logits_BTV, part['target'], label_smoothing)
-            if not r_drop:
-                return sums.loss / tokens, sums
-            sums = LossSums(sums.loss / 2, sums.nll / 2, sums.tokens // 2)
-            divergence = symmetric_divergence(logits_BTV, part['target'][::2])
-            return (sums.loss + r_drop / 2 * divergence) / tokens, sums
+            return loss / tokens, sums
 
         return jax.grad(share_of_mean_loss, has_aux=True)(state.params)
 
@@ -128,9 +128,27 @@ def train_step(
     )
 
 
+def _objective(
+    label_smoothing: float, r_drop: float, logits: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, LossSums]:
+    """What training makes small, summed over the targets, and the sums it reports."""
+    sums = label_smoothed_loss(logits, targets, label_smoothing)
+    if not r_drop:
+        return sums.loss, sums
+    sums = LossSums(sums.loss / 2, sums.nll / 2, sums.tokens // 2)
+    return sums.loss + r_drop / 2 * symmetric_divergence(logits, targets[::2]), sums
+
+
 def eval_step(
     params: Any, batch: Mapping[str, jax.Array], *, model: Transformer, label_smoothing: float
 ) -> LossSums:
     """The loss of a batch without dropout, shaped as for `train_step`."""
-    logits_BTV = model.apply({'params': params}, batch['source'], shift_right(batch['target']))
-    return label_smoothed_loss(logits_BTV, batch['target'], label_smoothing)
+    _, sums = model.apply(
+        {'params': params},
+        functools.partial(_objective, label_smoothing, 0.0),
+        batch['source'],
+        shift_right(batch['target']),
+        batch['target'],
+        method='sum_over_logits',
+    )
+    return sums
