@@ -40,7 +40,7 @@ MESHES = {
 def _logits_in_parts():
     """Of one row a device, so that there are parts on every mesh."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transformer, '_POSITIONS_AT_ONCE', {'cpu': 12})
+        patch.setattr(transformer, '_positions_at_once', lambda d_model: 12)
         yield
 
 

@@ -416,7 +416,7 @@ def squares(logits, targets):
 
 def in_parts(positions, monkeypatch, rows=8, **options):
     """Value and gradient of the squares of all logits, and whether all were ever there at once."""
-    monkeypatch.setattr(transformer, '_POSITIONS_AT_ONCE', {'cpu': positions})
+    monkeypatch.setattr(transformer, '_positions_at_once', lambda d_model: positions)
     module, variables, _ = model(output_bias=True)
     source, target = (jnp.tile(x, (rows // 2, 1)) for x in (SOURCE, TARGET))
 
@@ -452,13 +452,14 @@ def test_rows_that_belong_together_are_in_one_part(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    'units, positions, parts',
+    'units, wanted, parts',
     [
-        pytest.param(64, 64, 8, id='512 each'),
-        pytest.param(104, 41, 8, id='533 each'),
-        pytest.param(13, 40, 1, id='520 at once rather than 40 each'),
-        pytest.param(8, 2000, 8, id='one row each at the least'),
+        pytest.param(64, 8.0, 8, id='as wanted'),
+        pytest.param(104, 8.3, 8, id='nearly'),
+        pytest.param(13, 2.0, 1, id='rather too large than much too small'),
+        pytest.param(8, 31.0, 8, id='of one at the least'),
+        pytest.param(8, 0.1, 1, id='one part at the least'),
     ],
 )
-def test_parts_are_of_about_the_size_that_suits(units, positions, parts):
-    assert transformer._parts(units, positions) == parts
+def test_parts_divide_the_rows_and_are_about_as_many_as_wanted(units, wanted, parts):
+    assert transformer._parts(units, wanted) == parts

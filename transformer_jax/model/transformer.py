@@ -20,11 +20,6 @@ from transformer_jax.model.positions import sinusoidal_positions
 # One KVCache per decoder layer.
 Caches = tuple[KVCache, ...]
 
-# Positions whose logits `sum_over_logits` has at once, about: on CPUs so many that their caches
-# hold a part of 10,000 words, on accelerators so many that a part keeps one busy.
-_POSITIONS_AT_ONCE = {'cpu': 512}
-_POSITIONS_AT_ONCE_OF_OTHERS = 8192
-
 
 class DecodingCache(NamedTuple):
     """What decoding K hypotheses of each sentence has seen, with room for T tokens of each.
@@ -298,7 +293,9 @@ class Transformer(nn.Module):
         """
         x_BTD = self._decoded(source, target_inputs, deterministic)
         groups, length = self.layout.row_groups, targets.shape[1]
-        parts = _parts(len(targets) // groups // rows_together, rows_together * length)
+        units = len(targets) // groups // rows_together
+        wanted = units * rows_together * length / _positions_at_once(self.config.d_model)
+        parts = _parts(units, wanted)
 
         def in_parts(x_B: jax.Array) -> jax.Array:
             # Of each group's rows a part: devices go on with rows of their own. C counts the parts.
@@ -427,10 +424,18 @@ def _logits(
     return layout(logits_BTV, 'BTV')
 
 
-def _parts(units: int, positions: int) -> int:
-    """How many parts to take `units` of `positions` each in: of those that divide them the best."""
-    at_once = _POSITIONS_AT_ONCE.get(jax.default_backend(), _POSITIONS_AT_ONCE_OF_OTHERS)
-    wanted = units * positions / at_once
+def _positions_at_once(d_model: int) -> int:
+    """About how many positions are to have logits at once.
+
+    On CPUs so many that their caches hold a part's logits of 10,000 words, but enough for adding up
+    a part's gradient of the embedding, which costs as much as D positions, not to count; on
+    accelerators so many that a part keeps one busy.
+    """
+    return max(512, 2 * d_model) if jax.default_backend() == 'cpu' else 8192
+
+
+def _parts(units: int, wanted: float) -> int:
+    """What divides `units` and is nearest to `wanted`, by its ratio to it."""
     divisors = [parts for parts in range(1, units + 1) if units % parts == 0]
     return min(divisors, key=lambda parts: abs(math.log(parts / wanted)))
 
