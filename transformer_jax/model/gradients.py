@@ -221,18 +221,22 @@ def sum_of_parts(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _sum_of_parts(function, weights, x, constants):
-    sums, _ = _summing_scan(lambda part: (function(weights, *part), None), (x, constants))
-    return sums
+    def add(sums, part):
+        return jax.tree.map(jnp.add, sums, function(weights, *part)), None
+
+    return lax.scan(add, _no_sums(function, weights, x, constants), (x, constants))[0]
 
 
 def _sum_of_parts_forward(function, weights, x, constants):
     with_gradient = jax.value_and_grad(function, argnums=(0, 1), has_aux=True)
 
-    def of_part(part):
-        sums, (of_weights, of_x) = with_gradient(weights, *part)
-        return (sums, jax.tree.map(lambda a: a.astype(jnp.float32), of_weights)), of_x
+    def add(sums, part):
+        summand, (of_weights, of_x) = with_gradient(weights, *part)
+        return jax.tree.map(jnp.add, sums, (summand, of_weights)), of_x
 
-    (sums, of_weights), of_x = _summing_scan(of_part, (x, constants))
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, jnp.float32), weights)
+    start = (_no_sums(function, weights, x, constants), zeros)
+    (sums, of_weights), of_x = lax.scan(add, start, (x, constants))
     like = jax.tree.map(lambda a: jnp.zeros((), a.dtype), weights)
     return sums, (of_weights, like, of_x)
 
@@ -246,12 +250,8 @@ def _sum_of_parts_backward(function, residuals, gradients):
 _sum_of_parts.defvjp(_sum_of_parts_forward, _sum_of_parts_backward)
 
 
-def _summing_scan(function: Callable[[Any], tuple[Any, Any]], parts: Any) -> tuple[Any, Any]:
-    """The sum over `parts` of the first of what `function` makes of one, the second stacked."""
-
-    def add(total: Any, part: Any) -> tuple[Any, Any]:
-        summand, rest = function(part)
-        return jax.tree.map(jnp.add, total, summand), rest
-
-    shapes, _ = jax.eval_shape(function, jax.tree.map(lambda a: a[0], parts))
-    return lax.scan(add, jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes), parts)
+def _no_sums(function, weights, x, constants):
+    """Zeros shaped as what `function` makes of a part."""
+    part = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (x, constants))
+    shapes = jax.eval_shape(function, weights, *part)
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
