@@ -1,3 +1,5 @@
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -45,6 +47,29 @@ def test_every_shape_is_compiled_and_its_cost_known(programs):
     assert (small.rows, large.rows) == (80, 16)
     assert small.flops > 0
     assert large.bytes > 3 * 4 * 11_776  # parameters and both moments, at the least
+
+
+def operations(program):
+    """What it does, without where in the source that is said."""
+    text = program.compiled.as_text()
+    return re.sub(r', metadata={[^}]*}', '', text[text.index('ENTRY') :])
+
+
+def test_another_seed_is_another_run_of_the_same_programs(programs, mesh):
+    bucket = PLAN.buckets[0]
+    config = tiny(train={'seed': 2**32 - 1})
+    other = compile_steps(config, 400, (bucket,), mesh)[bucket]
+    assert operations(other) == operations(programs[bucket])
+    tokens = {
+        'source': np.full((other.rows, bucket.source_length), 5, np.int32),
+        'target': np.full((other.rows, bucket.target_length), 5, np.int32),
+    }
+    batch = shard_whole_batch(tokens, mesh)
+    losses = [
+        float(program.run(initial_state(CONFIG, 400, mesh), batch).window.sums.loss)
+        for program in (other, programs[bucket], programs[bucket])
+    ]
+    assert losses[1] == losses[2] != losses[0]  # by dropout alone
 
 
 def test_xla_knows_what_it_is_asked_for_on_gpus():

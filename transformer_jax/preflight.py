@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax.cache import content_digest, partial_path
 from transformer_jax.config import Config
@@ -47,20 +48,22 @@ class Program(NamedTuple):
     """The training step for one bucket.
 
     Attributes:
-      compiled: from a state, which it consumes, and a batch to the next state.
+      compiled: from a state, which it consumes, a batch and the seed to the next state.
+      seed: of dropout. An argument, so that runs of other seeds need no other programs.
       rows: of the batch, the bucket's filled up for the devices.
       flops: of all devices, those of `step_flops` where no sentence is padded.
       bytes: of memory that one device needs.
     """
 
     compiled: jax.stages.Compiled
+    seed: np.uint32
     rows: int
     flops: float
     bytes: int
 
     def run(self, state: TrainState, batch: Mapping[str, jax.Array]) -> TrainState:
         """Takes the step; on accelerators it may still be under way when this returns."""
-        state = self.compiled(state, batch)
+        state = self.compiled(state, batch, self.seed)
         if jax.default_backend() == 'cpu':
             # JAX would take dozens of steps at a time: a stop would wait for all of them, and on
             # several devices, which share the threads of a process, they can use these up.
@@ -70,15 +73,15 @@ class Program(NamedTuple):
 
 def _model_and_state(
     config: Config, vocab_size: int, mesh: Mesh
-) -> tuple[Transformer, optax.GradientTransformation, Callable[[], TrainState]]:
-    """The model, its optimizer, and what makes the state before step 1."""
+) -> tuple[Transformer, optax.GradientTransformation, Callable[[np.uint32], TrainState]]:
+    """The model, its optimizer, and what makes the state before step 1 from a seed."""
     model = Transformer(config.model, vocab_size, MeshLayout(mesh))
     optimizer = make_optimizer(config.optimizer, config.model.d_model)
     with_ema = config.optimizer.ema_decay > 0.0
     return (
         model,
         optimizer,
-        functools.partial(init_state, model, optimizer, config.train.seed, with_ema=with_ema),
+        functools.partial(init_state, model, optimizer, with_ema=with_ema),
     )
 
 
@@ -94,8 +97,9 @@ def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
       UserError: if the mesh does not divide the model.
     """
     _, _, initialise = _model_and_state(config, vocab_size, mesh)
-    shardings = state_shardings(jax.eval_shape(initialise), mesh)
-    return jax.jit(initialise, out_shardings=shardings)()
+    seed = np.uint32(config.train.seed)
+    shardings = state_shardings(jax.eval_shape(initialise, seed), mesh)
+    return jax.jit(initialise, out_shardings=shardings)(seed)
 
 
 @contextlib.contextmanager
@@ -137,20 +141,26 @@ def compile_steps(
         has; and what `meanwhile` raises.
     """
     model, optimizer, initialise = _model_and_state(config, vocab_size, mesh)
-    abstract = jax.eval_shape(initialise)
+    seed = np.uint32(config.train.seed)
+    abstract = jax.eval_shape(initialise, seed)
     shardings = state_shardings(abstract, mesh)
-    step = jax.jit(
-        functools.partial(
-            train_step,
+
+    def step_with_seed(state: TrainState, batch: Mapping[str, jax.Array], seed: jax.Array):
+        return train_step(
+            state,
+            batch,
             model=model,
             optimizer=optimizer,
             label_smoothing=config.optimizer.label_smoothing,
-            seed=config.train.seed,
+            seed=seed,
             accumulate_steps=config.train.accumulate_steps,
             r_drop=config.optimizer.r_drop,
             ema_decay=config.optimizer.ema_decay,
-        ),
-        in_shardings=(shardings, batch_sharding(mesh)),
+        )
+
+    step = jax.jit(
+        step_with_seed,
+        in_shardings=(shardings, batch_sharding(mesh), NamedSharding(mesh, PartitionSpec())),
         out_shardings=shardings,
         donate_argnums=0,
     )
@@ -161,7 +171,7 @@ def compile_steps(
             'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
             'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
         }
-        return step.lower(abstract, batch)
+        return step.lower(abstract, batch, seed)
 
     def compiled(bucket: Bucket, program: jax.stages.Lowered) -> Program:
         try:
@@ -175,7 +185,8 @@ def compile_steps(
             raise _too_large(config, bucket, in_units(needed), limit)
         rows = batch_rows(config, bucket, mesh)
         lengths = [bucket.source_length] * rows, [bucket.target_length] * rows
-        return Program(program, rows, step_flops(config, vocab_size, *lengths), needed)
+        flops = step_flops(config, vocab_size, *lengths)
+        return Program(program, seed, rows, flops, needed)
 
     result = {}
     # XLA compiles one program on one core, at the cost of some hundred MB each.

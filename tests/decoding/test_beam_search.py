@@ -121,7 +121,7 @@ def test_a_wide_beam_finds_everything_in_order(seed, alpha):
         assert np.all(found.scores[sentence, n:] == -np.inf)
 
 
-@pytest.mark.parametrize('alpha', [0.0, 0.6, 1.5])
+@pytest.mark.parametrize('alpha', [-2.0, 0.0, 0.6, 1.5])
 @pytest.mark.parametrize('seed', range(6))
 def test_stopping_early_does_not_change_the_best(seed, alpha):
     best = search_all(seed, alpha, beam_size=EVERYTHING, n_best=1)

@@ -353,6 +353,25 @@ def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
         module.apply(variables, tokens, 0, with_room(cache, 3), method='decode_step')
 
 
+def test_a_position_beyond_the_room_of_the_cache_gives_no_logits():
+    module, variables, _ = model()
+    cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 3)
+    step = jax.jit(functools.partial(module.apply, variables, method='decode_step'))
+    tokens = jnp.zeros(len(SOURCE), int)
+    assert np.isfinite(step(tokens, 2, cache)[0]).all()
+    assert np.isnan(step(tokens, 3, cache)[0]).all()
+
+
+@pytest.mark.parametrize('side', ['source', 'target'])
+def test_a_token_that_the_vocabulary_does_not_have_gives_its_sentence_no_logits(side):
+    _, _, logits = model()
+    inputs = {'source': SOURCE, 'target': TARGET}
+    broken = inputs | {side: inputs[side].at[0, 0].set(VOCAB)}
+    found, expected = logits(*broken.values()), logits(*inputs.values())
+    assert np.isnan(found[0]).all()
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
 def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
     module, variables, logits = model()
     step = jax.jit(functools.partial(module.apply, method='decode_step'))

@@ -53,7 +53,7 @@ def length_penalty(lengths: jax.Array, alpha: float) -> jax.Array:
 
     Args:
       lengths: [...] tokens of the outputs, the end mark included.
-      alpha: 0 leaves the log-probability as it is; larger favours longer outputs.
+      alpha: 0 leaves the log-probability as it is; more favours longer outputs, less shorter ones.
 
     Returns:
       [...] float32 divisors of log-probabilities.
@@ -220,9 +220,10 @@ class _Search:
 
     def _without_the_hopeless(self, beam: _Beam) -> _Beam:
         """Ends sentences that cannot find anything better."""
-        # Log-probabilities only fall and the penalty divides by at most that of the limit.
+        # Log-probabilities only fall. The penalty divides by at most that of the limit, or where it
+        # favours shorter outputs by that of a single token, which is 1.
         best_live_B = jnp.max(jnp.where(beam.live(), beam.log_probs_BK, -jnp.inf), axis=1)
-        bound_B = best_live_B / length_penalty(beam.limits_B, self.alpha)
+        bound_B = best_live_B / jnp.maximum(length_penalty(beam.limits_B, self.alpha), 1.0)
         worst_kept_B = lax.top_k(self.scores(beam), self.n_best)[0][:, -1]
         ends_BK = ~beam.finished_BK & (worst_kept_B >= bound_B)[:, None]
         return beam._replace(log_probs_BK=jnp.where(ends_BK, -jnp.inf, beam.log_probs_BK))
@@ -256,12 +257,12 @@ def beam_search(
       step_fn: from tokens [B·K] int32 (0 at the start), a position (int32 scalar) and the cache to
         logits [B·K, V] and the new cache. Token 0 is padding and is never put out.
       cache: a pytree that `step_fn` and `reorder` know how to read.
-      max_lengths: [B] int32, most tokens of each output, the end mark included; at the limit the
-        end mark is taken, with its own probability.
+      max_lengths: [B] int32, most tokens of each output, the end mark included, so that 0 is no
+        less than 1; at the limit the end mark is taken, with its own probability.
       length: T; a smaller limit than `max_lengths` where it is less.
       beam_size: K.
       eos_id: the end mark, from 1 to V - 1.
-      alpha: of the length penalty, not negative.
+      alpha: of the length penalty.
       n_best: how many of the K outputs have to be right, at most K.
       reorder: from the cache and [B, K] int32, which hypothesis of its sentence takes each place,
         to the cache after that.

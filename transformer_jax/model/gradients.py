@@ -136,27 +136,32 @@ add_bias.defvjp(_add_bias_forward, _add_bias_backward)
 def take_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
     """`table[indices]`, whose gradient on GPUs, too, is the same to the bit each time.
 
-    JAX would add up the gradient of a row in the order in which a GPU's threads come by.
+    JAX would add up the gradient of a row in the order in which a GPU's threads come by, and take
+    the last row for all beyond it.
 
     Args:
       table: [V, D] float32.
       indices: int32, any shape, from 0 to V - 1.
 
     Returns:
-      [*indices.shape, D].
+      [*indices.shape, D], NaN where an index is V or more.
     """
     if jax.default_backend() != 'gpu':
-        return table[indices]
+        return _rows_at(table, indices)
     return _take_rows(table.shape[0], table, indices)
+
+
+def _rows_at(table, indices):
+    return table.at[indices].get(mode='fill', fill_value=jnp.nan)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _take_rows(rows: int, table: jax.Array, indices: jax.Array) -> jax.Array:
-    return table[indices]
+    return _rows_at(table, indices)
 
 
 def _take_rows_forward(rows, table, indices):
-    return table[indices], indices
+    return _rows_at(table, indices), indices
 
 
 def _take_rows_backward(rows, indices, gradient):

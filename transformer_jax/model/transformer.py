@@ -260,7 +260,7 @@ class Transformer(nn.Module):
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
-          [B, T, V] float32 logits.
+          [B, T, V] float32 logits; NaN for a sentence with an id that the vocabulary does not have.
         """
         return self._logits(self._decoded(source, target_inputs, deterministic))
 
@@ -349,7 +349,7 @@ class Transformer(nn.Module):
           cache: of the step before, or from `start_decoding`, with room for this position.
 
         Returns:
-          [B·K, V] float32 logits and the new cache.
+          [B·K, V] float32 logits and the new cache; NaN for a position that it has no room for.
 
         Raises:
           ValueError: if there is no room in the cache, or room for more tokens than there are
@@ -375,6 +375,8 @@ class Transformer(nn.Module):
             cache=cache,
             position=position,
         )
+        # JAX would have written over the last position.
+        x_BKD = jnp.where(position < length, x_BKD, jnp.nan)
         logits_RV = self._logits(x_BKD).reshape(tokens.shape[0], -1)
         return logits_RV, cache._replace(self_attention=self_attention)
 

@@ -72,7 +72,7 @@ def with_weights(state: TrainState, weights: Any) -> TrainState:
 def init_state(
     model: Transformer,
     optimizer: optax.GradientTransformation,
-    seed: int,
+    seed: int | jax.Array,
     *,
     with_ema: bool = False,
 ) -> TrainState:

@@ -25,7 +25,7 @@ def train_step(
     model: Transformer,
     optimizer: optax.GradientTransformation,
     label_smoothing: float,
-    seed: int,
+    seed: int | jax.Array,
     accumulate_steps: int = 1,
     r_drop: float = 0.0,
     ema_decay: float = 0.0,
