@@ -68,7 +68,7 @@ def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttent
 
 
 class Dense(nn.Module):
-    """x W + b.
+    """x W + b, as flax's, but with the products and gradients of `gradients.py`.
 
     Attributes:
       features: E, its outputs.
