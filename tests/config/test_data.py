@@ -1,0 +1,60 @@
+"""The section data: what it refuses."""
+
+import re
+
+import pytest
+
+from transformer_jax.config import DataConfig
+from transformer_jax.errors import UserError
+
+
+@pytest.mark.parametrize(
+    'values, message',
+    [
+        ({'corpus': 'file'}, "(did you mean 'files'?)"),
+        (
+            {'normalization': 'nfc'},
+            "data.normalization='nfc' must be one of nmt_nfkc, nmt_nfkc_cf, nfkc, nfkc_cf, ",
+        ),
+        ({'subword_sampling_sides': 'target_'}, 'must be one of both, source, target'),
+        ({'max_length': 1}, 'data.max_length=1 must be at least 2'),
+        ({'character_coverage': 0.97}, 'data.character_coverage=0.97 must be from 0.98 to 1.'),
+        ({'character_coverage': 1.1}, 'data.character_coverage=1.1 must be from'),
+        (
+            {'tokens_per_batch': 799, 'max_length': 100},
+            'data.tokens_per_batch=799 holds fewer than 8 sentences of data.max_length=100: '
+            'set it to 800 or more, or lower data.max_length.',
+        ),
+        (
+            {'corpus': 'files'},
+            "data.train_source='' must name a file, since data.corpus is 'files'.",
+        ),
+        (
+            {'corpus': 'files', 'train_source': 'a', 'dev_target': 'b'},
+            "data.dev_target='b' needs data.dev_source beside it.",
+        ),
+        (
+            {'corpus': 'files', 'train_source': 'a', 'test_target': 'b'},
+            "data.test_target='b' needs data.test_source beside it.",
+        ),
+        (
+            {'corpus': 'tfds', 'dataset': ''},
+            "data.dataset='' must name a dataset, since data.corpus is 'tfds'.",
+        ),
+        (
+            {'corpus': 'huggingface', 'dataset': ''},
+            "must name a dataset, since data.corpus is 'huggingface'.",
+        ),
+        ({'source_language': 'de'}, "data.target_language='de' is the source language as well."),
+    ],
+)
+def test_values_that_do_not_fit(values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        DataConfig(**values)
+
+
+def test_values_just_within_their_bounds():
+    DataConfig(tokens_per_batch=800, max_length=100)
+    DataConfig(max_length=2, character_coverage=0.98)
+    DataConfig(corpus='files', train_source='a', dev_source='b', dev_target='c')
+    DataConfig(corpus='phrasebook', dataset='')

@@ -1,0 +1,30 @@
+"""The section decode: the paper's search, and what it refuses."""
+
+import re
+
+import pytest
+
+from transformer_jax.config import Config, DecodeConfig
+from transformer_jax.errors import UserError
+
+
+def test_decoding_is_the_papers():
+    decode = Config().decode
+    assert (decode.beam_size, decode.length_penalty, decode.max_extra_length) == (4, 0.6, 50)
+    assert decode.average_checkpoints == 5
+
+
+@pytest.mark.parametrize(
+    'values, message',
+    [
+        ({'average': 'last'}, "must be one of latest, best (did you mean 'latest'?)"),
+        ({'max_source_length': 1}, 'decode.max_source_length=1 leaves room for the end mark only.'),
+    ],
+)
+def test_values_that_do_not_fit(values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        DecodeConfig(**values)
+
+
+def test_values_just_within_their_bounds():
+    DecodeConfig(max_source_length=2)

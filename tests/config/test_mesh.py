@@ -1,0 +1,25 @@
+"""The section mesh: what it refuses."""
+
+import re
+
+import pytest
+
+from transformer_jax.config import MeshConfig
+from transformer_jax.errors import UserError
+
+
+@pytest.mark.parametrize(
+    'values, message',
+    [
+        ({'data': 0}, 'mesh.data=0 must be 1 or more, or -1 for the devices left.'),
+        ({'tensor': -2}, 'mesh.tensor=-2 must be 1 or more'),
+        ({'fsdp': -1}, "mesh={'data': -1, 'fsdp': -1, 'tensor': 1} has more than one -1"),
+    ],
+)
+def test_values_that_do_not_fit(values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        MeshConfig(**values)
+
+
+def test_any_one_axis_takes_the_devices_left():
+    assert MeshConfig(data=2, fsdp=-1).fsdp == -1

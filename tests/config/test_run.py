@@ -1,0 +1,205 @@
+"""All sections together: what they ask of each other, to and from mappings, one run or another."""
+
+import re
+
+import pytest
+
+from transformer_jax.config import (
+    Config,
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TrainConfig,
+    check_key,
+)
+from transformer_jax.errors import UserError
+
+
+def test_training_is_the_papers():
+    config = Config()
+    assert config.optimizer == OptimizerConfig(
+        warmup_steps=4000,
+        learning_rate_scale=1.0,
+        beta1=0.9,
+        beta2=0.98,
+        epsilon=1e-9,
+        label_smoothing=0.1,
+    )
+    assert config.train.steps == 100_000
+    assert (config.data.vocab_size, config.data.tokens_per_batch) == (37_000, 25_000)
+    assert (config.data.source_language, config.data.target_language) == ('en', 'de')
+
+
+@pytest.mark.parametrize(
+    'key, message',
+    [
+        (
+            'model.d_modle',
+            'model.d_modle is not a field of the config; did you mean model.d_model?',
+        ),
+        ('model.heads', 'did you mean model.num_heads?'),
+        ('data.vocabsize', 'did you mean data.vocab_size?'),
+        ('modle.d_ff', 'did you mean model.d_ff?'),  # right name, no such section
+        ('train.warmup_steps', 'did you mean optimizer.warmup_steps?'),  # right name elsewhere
+        ('model.label_smoothing', 'did you mean optimizer.label_smoothing?'),
+        ('beam_size', 'did you mean decode.beam_size?'),  # the section left out
+        ('modle', 'did you mean model?'),
+        ('qqq', 'qqq is not a field of the config; the sections are model, data, optimizer'),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(key, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        check_key(key)
+
+
+@pytest.mark.parametrize('key', ['model', 'model.d_ff', 'decode.average_checkpoints'])
+def test_a_known_key_passes(key):
+    assert check_key(key) is None
+
+
+@pytest.mark.parametrize(
+    'mapping, message',
+    [
+        ({'model': {'d_modle': 8}}, 'did you mean model.d_model?'),
+        ({'modle': {'d_model': 8}}, 'modle is not a field of the config; did you mean model?'),
+        ({'model': {'warmup_steps': 8}}, 'did you mean optimizer.warmup_steps?'),
+        ({'model': 3}, 'model=3 must be a section'),
+        ({'model': {'d_model': '512'}}, "model.d_model='512' is of type str but must be int."),
+        ({'model': {'d_model': 0}}, 'model.d_model=0 must be greater than 0.'),
+    ],
+)
+def test_from_mapping_refuses(mapping, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        Config.from_mapping(mapping)
+
+
+@pytest.mark.parametrize(
+    'values, message',
+    [
+        (
+            {'train': TrainConfig(log_every=100_000)},
+            'train.log_every=100000 times data.tokens_per_batch=25000 is more than can be counted',
+        ),
+        (
+            {'decode': DecodeConfig(average_checkpoints=6)},
+            'decode.average_checkpoints=6 asks for more checkpoints than train.keep=5 keeps',
+        ),
+        (
+            {'decode': DecodeConfig(average_checkpoints=2, average='best')},
+            'decode.average_checkpoints=2 asks for more checkpoints than train.keep_best=1 keeps: '
+            'raise train.keep_best',
+        ),
+        (
+            {
+                'model': ModelConfig(positions='learned', max_positions=128),
+                'data': DataConfig(max_length=129),
+            },
+            'data.max_length=129 is more than model.max_positions=128',
+        ),
+    ],
+)
+def test_values_that_do_not_fit(values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        Config(**values)
+
+
+def test_the_longest_pair_may_fill_the_learned_positions():
+    learned = ModelConfig(positions='learned', max_positions=128)
+    assert Config(model=learned, data=DataConfig(max_length=128)).data.max_length == 128
+
+
+def test_learned_positions_leave_a_place_for_the_source():
+    model = ModelConfig(positions='learned', max_positions=300)
+    with pytest.raises(UserError, match=r'decode\.max_extra_length=299 leaves no place'):
+        Config(model=model, decode=DecodeConfig(max_extra_length=299))
+    Config(model=model, decode=DecodeConfig(max_extra_length=298))
+
+
+def test_weights_to_begin_from_bring_their_vocabulary():
+    with pytest.raises(
+        UserError, match=r"data.vocabulary='v.model' cannot go with train.init_from"
+    ):
+        Config(data=DataConfig(vocabulary='v.model'), train=TrainConfig(init_from='runs/a'))
+
+
+# To mappings and back.
+
+CHANGED = Config(
+    model=ModelConfig(d_model=64, dropout_rate=0.3),
+    data=DataConfig(corpus='files', train_source='é.tsv'),
+    decode=DecodeConfig(beam_size=2),
+)
+
+
+def test_an_empty_mapping_is_the_default():
+    assert Config.from_mapping({}) == Config()
+
+
+def test_a_mapping_changes_what_it_names_only():
+    config = Config.from_mapping({'model': {'d_model': 64}, 'decode': {'beam_size': 2}})
+    assert config == Config(model=ModelConfig(d_model=64), decode=DecodeConfig(beam_size=2))
+
+
+def test_dict_and_back():
+    assert CHANGED.to_dict()['model']['d_model'] == 64
+    assert Config.from_mapping(CHANGED.to_dict()) == CHANGED
+
+
+def test_config_dict_and_back():
+    pytest.importorskip('ml_collections')
+    config_dict = CHANGED.to_config_dict()
+    assert Config.from_mapping(config_dict) == CHANGED
+    config_dict.model.num_layers = 2
+    assert Config.from_mapping(config_dict).model.num_layers == 2
+    with pytest.raises(AttributeError):
+        config_dict.model.num_layer  # noqa: B018  config files hear of a slip at once
+
+
+def test_a_config_dict_does_not_change_the_config_it_came_from():
+    pytest.importorskip('ml_collections')
+    config = Config()
+    config.to_config_dict().model.d_model = 4
+    assert config.model.d_model == 512
+
+
+# Is it the same run?
+
+
+def test_no_differences():
+    assert CHANGED.differences(CHANGED) == []
+
+
+def test_differences_name_field_and_both_values():
+    assert Config().differences(CHANGED) == [
+        'model.d_model: 512 against 64',
+        'model.dropout_rate: 0.1 against 0.3',
+        "data.corpus: 'tfds' against 'files'",
+    ]
+
+
+def test_what_may_change_between_two_starts_is_no_difference():
+    later = Config(
+        train=TrainConfig(steps=7, keep=9, patience=2),
+        data=DataConfig(cache_dir='a', data_dir='b', vocabulary='c', train_source='d'),
+        decode=DecodeConfig(beam_size=1, length_penalty=1.0, average_checkpoints=8),
+    )
+    assert Config().differences(later) == []
+    assert Config().differences(Config(train=TrainConfig(seed=1))) == ['train.seed: 0 against 1']
+
+
+def test_weights_do_not_fit_another_model():
+    other = Config(model=ModelConfig(d_ff=64, norm='pre'))
+    assert Config().model_differences(other) == [
+        'model.d_ff: 2048 against 64',
+        "model.norm: 'post' against 'pre'",
+    ]
+
+
+def test_weights_fit_whatever_they_are_trained_with():
+    other = Config(
+        model=ModelConfig(dropout_rate=0.3, attention_gain=0.5, dtype='bfloat16', remat=True),
+        data=DataConfig(corpus='phrasebook'),
+        train=TrainConfig(seed=1),
+    )
+    assert Config().model_differences(other) == []

@@ -1,0 +1,66 @@
+"""What a section checks of its fields: each raises a UserError that names field and value."""
+
+import dataclasses
+import difflib
+import math
+from typing import Any, NoReturn
+
+from transformer_jax.errors import UserError
+
+
+def fail(field: str, value: Any, remedy: str) -> NoReturn:
+    """Raises the UserError 'field=value remedy'."""
+    raise UserError(f'{field}={value!r} {remedy}')
+
+
+def check_types(section: str, config: Any) -> None:
+    """Checks each field against its annotation; an int is welcome where a float is wanted."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.type is float and type(value) is int:
+            object.__setattr__(config, field.name, float(value))
+        elif type(value) is not field.type:
+            fail(
+                f'{section}.{field.name}',
+                value,
+                f'is of type {type(value).__name__} but must be {field.type.__name__}.',
+            )
+        if field.type is float and not math.isfinite(value):
+            fail(f'{section}.{field.name}', value, 'must be a finite number.')
+
+
+def check_positive(section: str, config: Any, *names: str) -> None:
+    """Checks that the numbers `names` of a section are greater than 0."""
+    for name in names:
+        if getattr(config, name) <= 0:
+            fail(f'{section}.{name}', getattr(config, name), 'must be greater than 0.')
+
+
+def check_not_negative(section: str, config: Any, *names: str) -> None:
+    """Checks that the numbers `names` of a section are 0 or greater."""
+    for name in names:
+        if getattr(config, name) < 0:
+            fail(f'{section}.{name}', getattr(config, name), 'must be 0 or greater.')
+
+
+def check_below(section: str, config: Any, limit: int, *names: str) -> None:
+    """Checks that the numbers `names` of a section are below `limit`."""
+    for name in names:
+        if getattr(config, name) >= limit:
+            fail(f'{section}.{name}', getattr(config, name), f'must be below {limit}.')
+
+
+def check_rate(section: str, config: Any, *names: str) -> None:
+    """Checks that the numbers `names` of a section are at least 0 and below 1."""
+    for name in names:
+        if not 0.0 <= getattr(config, name) < 1.0:
+            fail(f'{section}.{name}', getattr(config, name), 'must be at least 0 and below 1.')
+
+
+def check_choice(section: str, config: Any, name: str, choices: tuple[str, ...]) -> None:
+    """Checks that the field `name` of a section is one of `choices`."""
+    value = getattr(config, name)
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f' (did you mean {near[0]!r}?)' if near else ''
+        fail(f'{section}.{name}', value, f'must be one of {", ".join(choices)}{hint}.')

@@ -1,0 +1,29 @@
+"""The section `mesh`."""
+
+import dataclasses
+
+from transformer_jax.config.checks import check_types, fail
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig:
+    """How the devices are laid out; their number is data · fsdp · tensor, -1 is what is left.
+
+    Attributes:
+      data: parts of a batch; every device of this axis holds the same parameters.
+      fsdp: parts of a batch, and of the parameters and both of Adam's moments as well.
+      tensor: parts of the heads, of d_ff and of the vocabulary.
+    """
+
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+
+    def __post_init__(self):
+        check_types('mesh', self)
+        sizes = dataclasses.asdict(self)
+        for name, size in sizes.items():
+            if size < 1 and size != -1:
+                fail(f'mesh.{name}', size, 'must be 1 or more, or -1 for the devices left.')
+        if list(sizes.values()).count(-1) > 1:
+            fail('mesh', sizes, 'has more than one -1: only one axis can take what is left.')
