@@ -11,7 +11,7 @@ import pytest
 from transformer_jax.benchmark import collective_bytes
 from transformer_jax.config import Config, MeshConfig, ModelConfig, OptimizerConfig
 from transformer_jax.errors import UserError
-from transformer_jax.model import Transformer, transformer
+from transformer_jax.model import Transformer, output
 from transformer_jax.sharding import (
     MeshLayout,
     batch_sharding,
@@ -40,7 +40,7 @@ MESHES = {
 def _logits_in_parts():
     """Of one row a device, so that there are parts on every mesh."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transformer, '_positions_at_once', lambda d_model: 12)
+        patch.setattr(output, '_positions_at_once', lambda d_model: 12)
         yield
 
 

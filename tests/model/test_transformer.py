@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_model import SOURCE, TARGET, VARIANTS, VOCAB, model, parameters, shapes_of, tiny
 
 from transformer_jax.model import (
     Decoder,
@@ -13,51 +14,7 @@ from transformer_jax.model import (
     ModelConfig,
     Transformer,
     padding_mask,
-    reorder_hypotheses,
-    select_sentences,
-    transformer,
-    with_room,
 )
-
-# Dimension key: B batch, T target length, S source length, K hypotheses, N heads, D model,
-# V vocabulary.
-
-VOCAB = 11
-SOURCE = jnp.array([[3, 5, 7, 9, 1, 0], [4, 8, 1, 0, 0, 0]])
-TARGET = jnp.array([[0, 6, 2, 9, 4], [0, 3, 3, 7, 5]])
-
-VARIANTS = [
-    pytest.param({}, id='paper'),
-    pytest.param({'norm': 'pre', 'positions': 'learned', 'd_k': 3, 'd_v': 5}, id='variant'),
-]
-
-
-def tiny(**changes):
-    sizes = {'num_layers': 2, 'd_model': 8, 'd_ff': 12, 'num_heads': 2, 'max_positions': 16}
-    return ModelConfig(**sizes | changes)
-
-
-def shapes_of(module, *inputs):
-    return jax.eval_shape(module.init, jax.random.key(0), *inputs)
-
-
-def parameters(module, *inputs):
-    """Arbitrary ones; no bias is 0 and no norm's scale is 1, as they would be initially."""
-    rng = np.random.default_rng(0)
-
-    def draw(path, leaf):
-        centre, spread = (1.0, 0.2) if path[-1].key == 'scale' else (0.0, 0.5)
-        return jnp.asarray(rng.normal(centre, spread, leaf.shape), leaf.dtype)
-
-    return jax.tree.map_with_path(draw, shapes_of(module, *inputs))
-
-
-@functools.cache
-def model(**changes):
-    """A tiny Transformer, its parameters, and its compiled logits(source, target_inputs)."""
-    module = Transformer(tiny(**changes), VOCAB)
-    variables = parameters(module, SOURCE, TARGET)
-    return module, variables, functools.partial(jax.jit(module.apply), variables)
 
 
 def numpy_transformer(params, source, target):
@@ -213,28 +170,6 @@ def test_a_row_of_nothing_but_padding_is_finite_with_finite_gradients(norm):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradients))
 
 
-# Promise 3: cached = uncached.
-
-
-@pytest.mark.parametrize('hypotheses', [1, 3])
-@pytest.mark.parametrize('changes', VARIANTS)
-def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypotheses):
-    module, variables, logits = model(**changes)
-    config = module.config
-    rng = np.random.default_rng(2)
-    inputs_RT = jnp.asarray(rng.integers(1, VOCAB, (2 * hypotheses, 5))).at[:, 0].set(0)
-    expected_RTV = logits(jnp.repeat(SOURCE, hypotheses, axis=0), inputs_RT)
-    start = jax.jit(functools.partial(module.apply, method='start_decoding'), static_argnums=2)
-    step = jax.jit(functools.partial(module.apply, method='decode_step'))
-    cache = with_room(start(variables, SOURCE, hypotheses), 7)
-    assert cache.self_attention[0].value.shape == (2, 2, 7 * hypotheses, config.value_size)
-    # The source is not copied for each hypothesis.
-    assert cache.memory[0].value.shape == (2, 2, 6, config.value_size)
-    for position in range(5):
-        logits_RV, cache = step(variables, inputs_RT[:, position], jnp.int32(position), cache)
-        np.testing.assert_allclose(logits_RV, expected_RTV[:, position], atol=1e-5)
-
-
 # Embeddings and sizes.
 
 
@@ -334,34 +269,6 @@ def test_more_positions_than_learned_is_an_error(source_length, target_length):
         shapes_of(module, jnp.ones((1, source_length), int), jnp.ones((1, target_length), int))
 
 
-def test_decoding_beyond_the_learned_positions_is_an_error():
-    # A step knows its position only when it runs, so the room asked for is what can be refused.
-    module, variables, _ = model(positions='learned')
-    cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 17)
-    with pytest.raises(ValueError, match=r'17 positions are more than the 16 .*max_positions'):
-        module.apply(variables, jnp.zeros(2, int), jnp.int32(0), cache, method='decode_step')
-
-
-def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
-    module, variables, _ = model()
-    cache = module.apply(variables, SOURCE, 2, method='start_decoding')
-    rows = 2 * len(SOURCE)
-    with pytest.raises(ValueError, match=r'no room: make some by with_room\(cache, length\)'):
-        module.apply(variables, jnp.zeros(rows, int), 0, cache, method='decode_step')
-    with pytest.raises(ValueError, match=rf'tokens has shape \(\d+, 2\): it must be \[{rows}\]'):
-        tokens = jnp.zeros((len(SOURCE), 2), int)
-        module.apply(variables, tokens, 0, with_room(cache, 3), method='decode_step')
-
-
-def test_a_position_beyond_the_room_of_the_cache_gives_no_logits():
-    module, variables, _ = model()
-    cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 3)
-    step = jax.jit(functools.partial(module.apply, variables, method='decode_step'))
-    tokens = jnp.zeros(len(SOURCE), int)
-    assert np.isfinite(step(tokens, 2, cache)[0]).all()
-    assert np.isnan(step(tokens, 3, cache)[0]).all()
-
-
 @pytest.mark.parametrize('side', ['source', 'target'])
 def test_a_token_that_the_vocabulary_does_not_have_gives_its_sentence_no_logits(side):
     _, _, logits = model()
@@ -370,31 +277,6 @@ def test_a_token_that_the_vocabulary_does_not_have_gives_its_sentence_no_logits(
     found, expected = logits(*broken.values()), logits(*inputs.values())
     assert np.isnan(found[0]).all()
     np.testing.assert_array_equal(found[1], expected[1])
-
-
-def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
-    module, variables, logits = model()
-    step = jax.jit(functools.partial(module.apply, method='decode_step'))
-    inputs_BKT = np.random.default_rng(2).integers(1, VOCAB, (2, 3, 4))
-    inputs_BKT[:, :, 0] = 0
-    # After two tokens the places are taken by the hypotheses 2, 0, 0 and 1, 1, 2.
-    origins_BK = jnp.array([[2, 0, 0], [1, 1, 2]])
-    cache = with_room(module.apply(variables, SOURCE, 3, method='start_decoding'), 2)
-    for position in range(2):
-        tokens_R = inputs_BKT[:, :, position].reshape(-1)
-        _, cache = step(variables, tokens_R, jnp.int32(position), cache)
-    cache = with_room(reorder_hypotheses(cache, origins_BK), 4)
-    before_BKT = np.take_along_axis(inputs_BKT[..., :2], origins_BK[..., None], axis=1)
-    whole_RT = np.concatenate([before_BKT, inputs_BKT[..., 2:]], axis=2).reshape(6, 4)
-    expected_RTV = logits(jnp.repeat(SOURCE, 3, axis=0), whole_RT)
-    for position in (2, 3):
-        logits_RV, cache = step(variables, whole_RT[:, position], jnp.int32(position), cache)
-        np.testing.assert_allclose(logits_RV, expected_RTV[:, position], atol=1e-5)
-    alone = select_sentences(cache, jnp.array([1]), 5)
-    for after, before in zip(jax.tree.leaves(alone), jax.tree.leaves(cache), strict=True):
-        assert after.shape[0] == 1
-        seen = tuple(slice(size) for size in before.shape[1:])
-        np.testing.assert_array_equal(after[0][seen], before[1])
 
 
 def test_attention_maps_of_every_layer_on_request():
@@ -426,59 +308,3 @@ def test_dropout_in_training_only():
     )
     assert float(jnp.abs(first - second).max()) > 0.1
     np.testing.assert_allclose(logits(SOURCE, TARGET), model()[2](SOURCE, TARGET), atol=1e-6)
-
-
-def squares(logits, targets):
-    """A scalar of logits and targets, and how many rows there were."""
-    return jnp.sum(logits**2 * (targets != 0)[..., None]), jnp.int32(len(logits))
-
-
-def in_parts(positions, monkeypatch, rows=8, **options):
-    """Value and gradient of the squares of all logits, and whether all were ever there at once."""
-    monkeypatch.setattr(transformer, '_positions_at_once', lambda d_model: positions)
-    module, variables, _ = model(output_bias=True)
-    source, target = (jnp.tile(x, (rows // 2, 1)) for x in (SOURCE, TARGET))
-
-    def total(variables):
-        inputs = (squares, source, target, target)
-        return module.apply(variables, *inputs, method='sum_over_logits', **options)
-
-    gradient = jax.value_and_grad(total, has_aux=True)
-    whole = f'[{rows},{target.shape[1]},{VOCAB}]'
-    return *jax.jit(gradient)(variables), whole in str(jax.make_jaxpr(gradient)(variables))
-
-
-def test_what_is_summed_over_parts_of_the_logits_is_that_of_all(monkeypatch):
-    (whole, rows), expected, all_at_once = in_parts(1000, monkeypatch)
-    assert all_at_once and rows == 8
-    (value, rows), found, all_at_once = in_parts(10, monkeypatch)
-    assert not all_at_once and rows == 8
-    np.testing.assert_allclose(value, whole, rtol=1e-5)
-    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-4 * float(jnp.abs(theirs).max()))
-
-
-def test_rows_that_belong_together_are_in_one_part(monkeypatch):
-    seen = []
-
-    def note(logits, targets):
-        seen.append(len(logits))
-        return jnp.float32(0), None
-
-    monkeypatch.setitem(globals(), 'squares', note)
-    in_parts(1, monkeypatch, rows_together=2)
-    assert set(seen) == {2}
-
-
-@pytest.mark.parametrize(
-    'units, wanted, parts',
-    [
-        pytest.param(64, 8.0, 8, id='as wanted'),
-        pytest.param(104, 8.3, 8, id='nearly'),
-        pytest.param(13, 2.0, 1, id='rather too large than much too small'),
-        pytest.param(8, 31.0, 8, id='of one at the least'),
-        pytest.param(8, 0.1, 1, id='one part at the least'),
-    ],
-)
-def test_parts_divide_the_rows_and_are_about_as_many_as_wanted(units, wanted, parts):
-    assert transformer._parts(units, wanted) == parts

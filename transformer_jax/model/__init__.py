@@ -12,19 +12,16 @@ from transformer_jax.model.attention import (
     dot_product_attention,
     padding_mask,
 )
-from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
-from transformer_jax.model.layout import Layout
-from transformer_jax.model.positions import sinusoidal_positions
-from transformer_jax.model.transformer import (
-    Decoder,
+from transformer_jax.model.decoding_cache import (
     DecodingCache,
-    Encoder,
-    Transformer,
-    parameter_count,
     reorder_hypotheses,
     select_sentences,
     with_room,
 )
+from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
+from transformer_jax.model.layout import Layout
+from transformer_jax.model.positions import sinusoidal_positions
+from transformer_jax.model.transformer import Decoder, Encoder, Transformer, parameter_count
 
 __all__ = [
     'Decoder',

@@ -24,6 +24,11 @@ class Layout:
         del dimensions
         return x
 
+    def in_groups(self, x: jax.Array) -> jax.Array:
+        """[B, ...] to [G, R, ...], R rows for each of G groups."""
+        x_GR = x.reshape(self.row_groups, -1, *x.shape[1:])
+        return self(x_GR, 'GR' + '-' * (x.ndim - 1))
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
 

@@ -1,9 +1,7 @@
 """The whole Transformer (paper, figure 1)."""
 
-import functools
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,69 +9,13 @@ from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, heads_dtype, padding_mask
+from transformer_jax.model.decoding_cache import Caches, DecodingCache
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import matmul, sum_of_parts, take_rows
+from transformer_jax.model.gradients import take_rows
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
+from transformer_jax.model.output import logits_of, sum_over_logits
 from transformer_jax.model.positions import sinusoidal_positions
-
-# One KVCache per decoder layer.
-Caches = tuple[KVCache, ...]
-
-
-class DecodingCache(NamedTuple):
-    """What decoding K hypotheses of each sentence has seen, with room for T tokens of each.
-
-    Keys and values never move: place K t + k is that of what the k-th hypothesis was at position t,
-    and `ancestors` says which of these each of today's hypotheses descends from. All K of a
-    sentence are then queries on one set of keys.
-
-    Attributes:
-      self_attention: of each layer, a KVCache of S = T·K places.
-      memory: of each layer, a KVCache of the S places of the encoder's output.
-      memory_mask: [B, 1, 1, S] bool.
-      ancestors: [B, K, T] int32, from 0 to K - 1; -1 at positions to come.
-    """
-
-    self_attention: Caches
-    memory: Caches
-    memory_mask: jax.Array
-    ancestors: jax.Array
-
-
-def with_room(cache: DecodingCache, length: int) -> DecodingCache:
-    """The cache with room for T = `length` tokens of each hypothesis; it keeps those it has."""
-    _, hypotheses, room = cache.ancestors.shape
-
-    def longer(x: jax.Array, axis: int, count: int, value: int = 0) -> jax.Array:
-        padding = [(0, 0)] * x.ndim
-        padding[axis] = (0, count)
-        return jnp.pad(x, padding, constant_values=value)
-
-    places = (length - room) * hypotheses
-    return cache._replace(
-        self_attention=tuple(
-            KVCache(longer(key, 3, places), longer(value, 2, places))
-            for key, value in cache.self_attention
-        ),
-        ancestors=longer(cache.ancestors, 2, length - room, -1),
-    )
-
-
-def select_sentences(cache: DecodingCache, sentences: jax.Array, length: int) -> DecodingCache:
-    """The cache of some of its sentences [b] int32, with room for T = `length` tokens."""
-    return with_room(jax.tree.map(lambda x: x[sentences], cache), length)
-
-
-def reorder_hypotheses(cache: DecodingCache, origins: jax.Array) -> DecodingCache:
-    """The cache after each hypothesis has been replaced by one of its sentence.
-
-    Args:
-      cache: before.
-      origins: [B, K] int32, which hypothesis takes each place.
-    """
-    ancestors = jnp.take_along_axis(cache.ancestors, origins[..., None], axis=1)
-    return cache._replace(ancestors=ancestors)
 
 
 def check_positions(config: ModelConfig, length: int) -> None:
@@ -292,24 +234,8 @@ class Transformer(nn.Module):
           The sums of both.
         """
         x_BTD = self._decoded(source, target_inputs, deterministic)
-        groups, length = self.layout.row_groups, targets.shape[1]
-        units = len(targets) // groups // rows_together
-        wanted = units * rows_together * length / _positions_at_once(self.config.d_model)
-        parts = _parts(units, wanted)
-
-        def in_parts(x_B: jax.Array) -> jax.Array:
-            # Of each group's rows a part: devices go on with rows of their own. C counts the parts.
-            x_GCR = x_B.reshape(groups, parts, -1, *x_B.shape[1:])
-            return self.layout(x_GCR.swapaxes(0, 1), '-G' + '-' * x_B.ndim)
-
-        def of_part(weights: tuple, x_GRTD: jax.Array, targets_GRT: jax.Array):
-            x_BTD, targets_BT = (
-                self.layout(x.reshape(-1, *x.shape[2:]), 'B' + '-' * (x.ndim - 2))
-                for x in (x_GRTD, targets_GRT)
-            )
-            return summand(_logits(self.layout, x_BTD, *weights), targets_BT)
-
-        return sum_of_parts(of_part, self._output_weights(), in_parts(x_BTD), in_parts(targets))
+        weights = self._output_weights()
+        return sum_over_logits(summand, self.layout, x_BTD, weights, targets, rows_together)
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """[B, S] int32 ids to the encoder's output [B, S, D]."""
@@ -381,7 +307,7 @@ class Transformer(nn.Module):
         return logits_RV, cache._replace(self_attention=self_attention)
 
     def _embed(self, tokens_BT: jax.Array) -> jax.Array:
-        x_GRTD = jax.vmap(take_rows)(self.embedding_GVD, self._in_groups(tokens_BT))
+        x_GRTD = jax.vmap(take_rows)(self.embedding_GVD, self.layout.in_groups(tokens_BT))
         x_BTD = x_GRTD.reshape(*tokens_BT.shape, -1)
         return self.layout(x_BTD, 'BTD') * self.config.d_model**0.5
 
@@ -400,46 +326,7 @@ class Transformer(nn.Module):
         return self.embedding_GVD.astype(compute_dtype(self.config)), bias_V
 
     def _logits(self, x_BTD: jax.Array) -> jax.Array:
-        return _logits(self.layout, x_BTD, *self._output_weights())
-
-    def _in_groups(self, x_B: jax.Array) -> jax.Array:
-        return _in_groups(self.layout, x_B)
-
-
-def _in_groups(layout: Layout, x_B: jax.Array) -> jax.Array:
-    """[B, ...] to [G, R, ...], R rows for each group."""
-    x_GR = x_B.reshape(layout.row_groups, -1, *x_B.shape[1:])
-    return layout(x_GR, 'GR' + '-' * (x_B.ndim - 1))
-
-
-def _logits(
-    layout: Layout, x_BTD: jax.Array, embedding_GVD: jax.Array, bias_V: jax.Array | None
-) -> jax.Array:
-    """[B, T, V] float32, from the decoder's output and the weights in the dtype to compute in."""
-    # Positions in a row (P): with batch and time apart XLA multiplies matrices a third slower.
-    x_PD = x_BTD.astype(embedding_GVD.dtype).reshape(-1, x_BTD.shape[-1])
-    project = functools.partial(matmul, transposed=True, to_float32=True)
-    logits_GPV = jax.vmap(project)(_in_groups(layout, x_PD), embedding_GVD)
-    logits_BTV = logits_GPV.reshape(*x_BTD.shape[:2], -1)
-    if bias_V is not None:
-        logits_BTV += bias_V[None, None]
-    return layout(logits_BTV, 'BTV')
-
-
-def _positions_at_once(d_model: int) -> int:
-    """About how many positions are to have logits at once.
-
-    On CPUs so many that their caches hold a part's logits of 10,000 words, but enough for adding up
-    a part's gradient of the embedding, which costs as much as D positions, not to count; on
-    accelerators so many that a part keeps one busy.
-    """
-    return max(512, 2 * d_model) if jax.default_backend() == 'cpu' else 8192
-
-
-def _parts(units: int, wanted: float) -> int:
-    """What divides `units` and is nearest to `wanted`, by its ratio to it."""
-    divisors = [parts for parts in range(1, units + 1) if units % parts == 0]
-    return min(divisors, key=lambda parts: abs(math.log(parts / wanted)))
+        return logits_of(self.layout, x_BTD, *self._output_weights())
 
 
 def parameter_count(config: ModelConfig, vocab_size: int) -> int:
