@@ -167,6 +167,14 @@ def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):
     assert not unfinished.exists()
 
 
+def test_reading_alone_writes_nothing_and_warns_of_nothing(tmp_path, caplog):
+    save(tmp_path / 'c', [5])
+    before = sorted(tmp_path.rglob('*'))
+    assert same(Checkpoints(tmp_path / 'c', read_only=True).restore_latest(state(0)), state(5))
+    assert sorted(tmp_path.rglob('*')) == before
+    assert [record.msg for record in caplog.records if record.levelname == 'WARNING'] == []
+
+
 def test_of_many_processes_one_that_finds_damage_stops_at_once(tmp_path, monkeypatch):
     save(tmp_path / 'c', [5, 10])
     shutil.rmtree(tmp_path / 'c' / '10' / 'params')

@@ -64,7 +64,8 @@ class Checkpoints:
         self._every = every
         self._known_bleu: dict[int, float | None] = {}
         options = (
-            ocp.CheckpointManagerOptions(read_only=True, save_interval_steps=0, create=False)
+            # Its own `read_only` warns whoever loads a run that the folder is.
+            ocp.CheckpointManagerOptions(create=False)
             if read_only
             else ocp.CheckpointManagerOptions(
                 preservation_policy=_LatestAndBest(keep, keep_best, every, self._bleu),
