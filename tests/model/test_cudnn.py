@@ -5,6 +5,7 @@ JAX_PLATFORMS=cuda python -m pytest tests/model/test_cudnn.py
 
 import functools
 import logging
+import types
 
 import jax
 import jax.numpy as jnp
@@ -129,6 +130,24 @@ def test_without_a_gpu_it_is_xla_and_said_once(caplog):
     with caplog.at_level(logging.WARNING, 'transformer_jax'):
         assert [layers.attention_implementation(config) for _ in range(2)] == ['xla', 'xla']
     assert [record.getMessage() for record in caplog.records] == [
-        "model.attention_implementation='cudnn' is for NVIDIA GPUs, and there is none: "
-        "attention is 'xla' here."
+        "model.attention_implementation='cudnn' is for NVIDIA GPUs since Ampere (compute "
+        "capability 8.0), and there is none: attention is 'xla' here."
     ]
+
+
+@pytest.mark.parametrize(
+    'version, capability, used',
+    [
+        ('cuda 13000', '7.5', 'xla'),
+        ('cuda 13000', '8.0', 'cudnn'),
+        ('cuda 13000', '10.0', 'cudnn'),
+        ('rocm 60000', 'gfx942', 'xla'),
+    ],
+)
+def test_gpus_that_have_no_such_kernel_use_xla(version, capability, used, monkeypatch):
+    client = types.SimpleNamespace(platform_version=version)
+    gpu = types.SimpleNamespace(client=client, compute_capability=capability)
+    monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+    monkeypatch.setattr(jax, 'local_devices', lambda: [gpu])
+    config = ModelConfig(attention_implementation='cudnn')
+    assert layers.attention_implementation(config) == used

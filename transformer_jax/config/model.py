@@ -31,8 +31,8 @@ class ModelConfig:
       attention_gain: factor on the initial matrices of queries, keys and values; 1 is Glorot's
         initialisation of each, 0.707 that of the three as one matrix, as in fairseq and PyTorch,
         which learns to align sooner where the learning rate is high.
-      attention_implementation: 'xla', or 'cudnn', which on NVIDIA GPUs computes attention in one
-        kernel that keeps no weights, in bfloat16; elsewhere it is 'xla', too.
+      attention_implementation: 'xla', or 'cudnn', which on NVIDIA GPUs since Ampere computes
+        attention in one kernel that keeps no weights, in bfloat16; elsewhere it is 'xla', too.
       output_bias: adds a bias to the logits; section 3.4 has none.
       norm_epsilon: added to the variance in layer norm.
       positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (all sines, then all cosines, as

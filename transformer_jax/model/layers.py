@@ -31,18 +31,25 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
 
 
 def attention_implementation(config: ModelConfig) -> str:
-    """Whose attention is used here: `config.attention_implementation` where there is a GPU."""
-    if config.attention_implementation == 'cudnn' and jax.default_backend() != 'gpu':
+    """Whose attention is used here: `config.attention_implementation` where the GPU has it."""
+    if config.attention_implementation == 'cudnn' and not _has_cudnn_attention():
         _say_no_cudnn()
         return 'xla'
     return config.attention_implementation
 
 
+def _has_cudnn_attention() -> bool:
+    """Whether the device is one that `cudnn_attention` has kernels of bfloat16 for."""
+    device = jax.local_devices()[0]
+    is_nvidia = jax.default_backend() == 'gpu' and 'cuda' in device.client.platform_version
+    return is_nvidia and tuple(map(int, device.compute_capability.split('.'))) >= (8, 0)
+
+
 @functools.cache  # once
 def _say_no_cudnn() -> None:
     _logger.warning(
-        "model.attention_implementation='cudnn' is for NVIDIA GPUs, and there is none: "
-        "attention is 'xla' here."
+        "model.attention_implementation='cudnn' is for NVIDIA GPUs since Ampere (compute "
+        "capability 8.0), and there is none: attention is 'xla' here."
     )
 
 
