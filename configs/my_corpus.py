@@ -3,7 +3,7 @@
     python -m transformer_jax.main --config=configs/my_corpus.py
 
 The run is kept in runs/my_corpus: stop it whenever you like, the same command goes on with it.
-Every field and its meaning: transformer_jax/config.py.
+Every field and its meaning: the files of transformer_jax/config/.
 """
 
 from transformer_jax.config import Config

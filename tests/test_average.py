@@ -29,7 +29,7 @@ def test_a_mean_is_scored_but_not_trained(run_command, workdir, tmp_path):
     code, out, _ = run_command(evaluate, '--workdir', output)
     test = Workdir(workdir).read_results()['test']  # of the mean of the same two
     assert (code, out.splitlines()[0].split()[1]) == (0, f'{test["bleu"]:.2f}')
-    config = Workdir(output).read_config()[0]
+    config = Workdir(output).read_run().config
     with pytest.raises(UserError, match='holds averaged weights, which cannot be trained'):
         train(config, output)
 

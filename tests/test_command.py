@@ -1,5 +1,6 @@
 """Bad input to `main`: exit code 2, one sentence on stderr, no trace, and nothing written."""
 
+import io
 import os
 import subprocess
 import sys
@@ -208,6 +209,16 @@ def test_a_config_that_is_not_there_names_those_that_are(fails, corpus):
     )
 
 
+def test_names_that_are_too_long_are_said(fails, corpus):
+    assert 'is not a file (there are' in fails(f'--config={"x" * 300}')
+    said = fails('--config=config.py', f'--workdir={"x" * 300}')
+    assert 'File name too long' in said
+
+
+def test_an_empty_workdir_is_none(fails, corpus):
+    assert fails('--config=config.py', '--workdir=') == 'workdir is empty: give a path.'
+
+
 @pytest.mark.parametrize(
     ('text', 'sentence'),
     [
@@ -284,6 +295,14 @@ def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
         command.run(interrupted)
     assert exit_.value.code == 130
     assert capsys.readouterr().err == 'Stopped by Ctrl-C.\n'
+
+
+def test_stdout_is_utf_8_whatever_the_locale(monkeypatch):
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding='ascii')
+    monkeypatch.setattr('sys.stdout', stdout)
+    monkeypatch.setattr('sys.argv', ['main'])
+    command.run(lambda arguments: print('±'))
+    assert stdout.buffer.getvalue() == '±\n'.encode()
 
 
 def printing_to(stdout, unbuffered=''):

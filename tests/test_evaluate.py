@@ -24,7 +24,7 @@ def test_it_scores_the_test_set_as_the_run_did(run_command, workdir):
 
 def test_it_scores_the_dev_set(run_command, workdir):
     code, out, _ = run_command(evaluate, '--workdir', workdir, '--split', 'dev')
-    dev = Workdir(workdir).read_config()[0].data.dev_size
+    dev = Workdir(workdir).read_run().config.data.dev_size
     assert code == 0
     assert f'sentences    {dev}, 1 reference(s)' in out
 

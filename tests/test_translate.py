@@ -1,5 +1,7 @@
 """The command `translate`: lines in, lines out."""
 
+import contextlib
+import gzip
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -46,7 +48,7 @@ def test_bad_utf_8_names_the_line_and_keeps_the_old_output(run_command, workdir,
     )  # fmt: skip
     assert code == 2
     assert err.startswith('error: ')
-    assert 'line 2: not valid UTF-8' in err
+    assert 'line 2, is not UTF-8' in err
     assert (tmp_path / 'out').read_text() == 'kept'
     assert sorted(path.name for path in tmp_path.iterdir()) == ['in', 'out']
 
@@ -77,6 +79,30 @@ def test_a_full_disk_is_said(run_command, workdir):
     assert "--output='/dev/full' cannot be written (No space left on device)" in err
 
 
+def test_compressed_files_are_read(run_command, workdir, translator, tmp_path):
+    (tmp_path / 'in.gz').write_bytes(gzip.compress(f'{TEXTS[0]}\n'.encode()))
+    _, out, _ = run_command(translate, '--workdir', workdir, '--input', tmp_path / 'in.gz')
+    assert out == f'{translator(TEXTS[0])}\n'
+
+
+def test_two_that_write_the_same_file_do_not_mix_and_leave_others_be(tmp_path):
+    (tmp_path / 'out.partial').write_text("somebody's own")
+    with contextlib.ExitStack() as stack:
+        first, second = (translate._Output(str(tmp_path / 'out'), stack) for _ in range(2))
+        for output, text in ((first, 'a'), (second, 'b'), (first, 'a')):
+            output.write(text)
+        second.commit()
+        first.commit()
+    assert (tmp_path / 'out').read_text() == 'a\na\n'
+    assert (tmp_path / 'out.partial').read_text() == "somebody's own"
+
+
+def test_a_name_that_is_too_long_is_said(run_command, workdir):
+    code, _, err = run_command(translate, '--workdir', workdir, '--output', 'x' * 300, stdin=b'\n')
+    assert code == 2
+    assert 'cannot be written (File name too long)' in err
+
+
 @pytest.mark.parametrize(
     ('arguments', 'sentence'),
     [
@@ -87,7 +113,7 @@ def test_a_full_disk_is_said(run_command, workdir):
         ),
         (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' is of somebody who has no"),
         (['--workdir', 'nowhere'], "workdir='nowhere' holds no trained model"),
-        (['--workdir', 'nowhere', '--input', 'no'], "--input='no' cannot be read (No such file"),
+        (['--workdir', 'nowhere', '--input', 'no'], "--input='no' does not exist"),
         (['--workdir', 'nowhere', '--sample', '--top_p', '2'], 'top_p=2.0 must be greater than 0'),
         (['--workdir', 'nowhere', '--bean_size', '2'], 'unrecognized arguments: --bean_size'),
         ([], 'the following arguments are required: --workdir'),

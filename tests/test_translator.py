@@ -268,14 +268,10 @@ def test_before_a_dev_bleu_is_known_the_latest_stand_in_for_the_best(workdir, tm
     run = Workdir(shutil.copytree(workdir, tmp_path / 'run'))
     for scores in run.checkpoints.rglob('scores.json'):
         scores.unlink()
-    config, fingerprint = run.read_config()
-    decode = dataclasses.replace(config.decode, average='best', average_checkpoints=1)
-    run.write_config(
-        dataclasses.replace(config, decode=decode),
-        fingerprint,
-        run.read_split_fingerprints(),
-        run.read_vocabulary_digest(),
-    )
+    saved = run.read_run()
+    decode = dataclasses.replace(saved.config.decode, average='best', average_checkpoints=1)
+    config = dataclasses.replace(saved.config, decode=decode)
+    run.write_run(dataclasses.replace(saved, config=config))
     messages.addHandler(caplog.handler)
     assert Translator.load(run.path).steps == [120]
     messages.removeHandler(caplog.handler)

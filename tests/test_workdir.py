@@ -28,7 +28,7 @@ def test_a_damaged_config(tmp_path, config):
     saved = json.dumps({'config': config, 'data_fingerprint': 'x'})
     (tmp_path / 'config.json').write_text(saved)
     with pytest.raises(UserError):
-        Workdir(tmp_path).read_config()
+        Workdir(tmp_path).read_run()
 
 
 def test_what_cannot_be_locked(tmp_path):

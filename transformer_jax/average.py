@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     from transformer_jax.translator import Translator
 
     output = Workdir(flags.output)
-    if output.path.exists():
+    if os.path.lexists(output.path):
         raise UserError(f'--output={flags.output!r} exists already: name a folder to be made.')
     output.check_writable('--output')
     steps = None if flags.steps is None else _steps(flags.steps)
@@ -40,8 +41,9 @@ def main(arguments: Sequence[str]) -> None:
     translator = Translator.load(
         flags.workdir, checkpoints=flags.checkpoints, average=flags.average, steps=steps
     )
-    config, fingerprint = folder.read_config()
-    decode = dataclasses.replace(config.decode, average_checkpoints=1, average='latest')
+    run = folder.read_run()
+    decode = dataclasses.replace(run.config.decode, average_checkpoints=1, average='latest')
+    config = dataclasses.replace(run.config, decode=decode)
     output.path.mkdir(parents=True)
     with contextlib.ExitStack() as stack, output.failures_to_write():
         stack.callback(shutil.rmtree, output.path, ignore_errors=True)  # half of it is of no use
@@ -51,12 +53,8 @@ def main(arguments: Sequence[str]) -> None:
         manager.close()
         average = {'workdir': str(folder.path), 'steps': translator.steps}
         output.write_average(average)
-        output.write_config(
-            dataclasses.replace(config, decode=decode),
-            fingerprint,
-            folder.read_split_fingerprints(),
-            translator.vocabulary.digest,
-        )
+        digest = translator.vocabulary.digest
+        output.write_run(dataclasses.replace(run, config=config, vocabulary_digest=digest))
         stack.pop_all()
     print(f'{output.path} holds the mean of steps {translator.steps}')
 

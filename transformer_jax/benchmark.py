@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import json
 import math
+import os
 import platform
 import re
 import statistics
@@ -89,11 +90,11 @@ def main(arguments: Sequence[str]) -> None:
             '--parts=start times a training as it is, which --synthetic pairs cannot stand in for: '
             'leave out one of the two.'
         )
-    if flags.json and not Path(flags.json).resolve().parent.is_dir():
+    if flags.json and not os.path.isdir(os.path.dirname(os.path.realpath(flags.json))):
         raise UserError(f'--json={flags.json!r} is in a folder that does not exist: make it first.')
-    if flags.json and Path(flags.json).is_dir():
+    if flags.json and os.path.isdir(flags.json):
         raise UserError(f'--json={flags.json!r} is a folder: name a file.')
-    if flags.profile and Path(flags.profile).exists() and not Path(flags.profile).is_dir():
+    if flags.profile and os.path.exists(flags.profile) and not os.path.isdir(flags.profile):
         raise UserError(f'--profile={flags.profile!r} is a file: name a folder.')
     config = command.load_config(flags.config, overrides)
     # Before this process takes hold of the devices.

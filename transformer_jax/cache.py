@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -38,14 +37,6 @@ def keep_compiled_programs(folder: Path) -> None:
     jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
     jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
-
-
-def partial_path(path: Path) -> Path:
-    """A name beside `path` for what is renamed to it once it is whole, and of this caller alone.
-
-    Process numbers would not do: containers that share a folder tend to have the same.
-    """
-    return path.with_name(f'{path.name}.partial-{uuid.uuid4().hex}')
 
 
 def content_digest(texts: Iterable[str]) -> str:

@@ -40,6 +40,8 @@ class Parser(argparse.ArgumentParser):
 def run(command: Callable[[Sequence[str]], None]) -> None:
     """Runs `command` on the command line's arguments and exits with the right code."""
     show_messages()
+    if sys.stdout is not None:
+        sys.stdout.reconfigure(encoding='utf-8')  # texts and signs of all languages
     try:
         command(sys.argv[1:])
         _flush_stdout()
@@ -161,9 +163,9 @@ def _split(config_flag: str) -> tuple[str, str | None]:
 
 
 def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any]]:
-    if not Path(path).is_file():
-        folder = Path(path) if Path(path).is_dir() else Path(path).parent
-        near = sorted(folder.glob('*.py')) if folder.is_dir() else []
+    if not os.path.isfile(path):
+        folder = Path(path) if os.path.isdir(path) else Path(path).parent
+        near = sorted(folder.glob('*.py')) if os.path.isdir(folder) else []
         there = f' (there are {listing(map(str, near))})' if near else ''
         raise UserError(f'--config={path!r} is not a file{there}: give the path of a config file.')
     try:

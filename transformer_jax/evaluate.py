@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.corpora import open_corpus
-from transformer_jax.errors import UserError
+from transformer_jax.data.text_files import TextFile
+from transformer_jax.errors import UserError, user_path
 from transformer_jax.scoring import all_scores
 from transformer_jax.training.evaluation import LossEvaluator, perplexity
-from transformer_jax.translate import read_lines
 from transformer_jax.translator import Translator
 from transformer_jax.workdir import Workdir
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> None:
 def _own(workdir: str, translator: Translator, split: str) -> list[Sequence[str]]:
     """Sources and references of a set that the run had, if it is still the same."""
     corpus = open_corpus(translator.config.data)
-    then = Workdir(workdir).read_split_fingerprints().get(split)
+    then = Workdir(workdir).read_run().split_fingerprints.get(split)
     if then is not None and then != corpus.fingerprint(split):
         raise UserError(
             f'workdir={workdir!r}: its {split} set has changed since its run began: restore the '
@@ -102,9 +102,9 @@ def _own(workdir: str, translator: Translator, split: str) -> list[Sequence[str]
 
 def _read(source: str, references: Sequence[str]) -> list[list[str]]:
     """The lines of the source and of each reference."""
-    given = [read_lines(source, '--source')]
+    given = [_lines(source, '--source')]
     for reference in references:
-        given.append(read_lines(reference, '--reference'))
+        given.append(_lines(reference, '--reference'))
         if len(given[0]) != len(given[-1]):
             raise UserError(
                 f'--source={source!r} has {len(given[0]):,} lines but --reference={reference!r} '
@@ -113,6 +113,10 @@ def _read(source: str, references: Sequence[str]) -> list[list[str]]:
     if not given[0]:
         raise UserError(f'--source={source!r} is empty: there is nothing to score.')
     return given
+
+
+def _lines(path: str, flag: str) -> list[str]:
+    return list(TextFile(flag, user_path(path, flag)).sentences())
 
 
 if __name__ == '__main__':

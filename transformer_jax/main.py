@@ -20,7 +20,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument('--workdir', help='folder of the run (default: runs/NAME_OF_THE_CONFIG)')
     flags, overrides = parser.parse_known_args(arguments)
     config = command.load_config(flags.config, overrides)
-    workdir = flags.workdir or f'runs/{command.config_name(flags.config)}'
+    workdir = flags.workdir
+    if workdir is None:
+        workdir = f'runs/{command.config_name(flags.config)}'
     processes.join()
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)

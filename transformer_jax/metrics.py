@@ -3,9 +3,12 @@
 import functools
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
+
+from transformer_jax.files import written_whole
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -37,10 +40,8 @@ class MetricsWriter:
                 aside.name,
             )
             shutil.copy(path, aside)
-        text = ''.join(json.dumps(record) + '\n' for record in kept)
-        partial = path.with_name(f'{path.name}.partial')
-        partial.write_text(text, encoding='utf-8')
-        partial.replace(path)
+        with written_whole(path) as file:
+            file.writelines(json.dumps(record) + '\n' for record in kept)
         self._file = path.open('a', encoding='utf-8')
 
     def write(self, record: dict[str, Any]) -> None:
@@ -93,7 +94,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The records, and how many lines are none; the last one may have been cut short by a kill."""
-    if not path.exists():
+    if not os.path.exists(path):
         return [], 0
     records, unreadable = [], 0
     *lines, rest = path.read_bytes().split(b'\n')

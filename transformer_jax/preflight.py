@@ -19,10 +19,11 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from transformer_jax.cache import content_digest, partial_path
+from transformer_jax.cache import content_digest
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.errors import UserError
+from transformer_jax.files import written_whole
 from transformer_jax.flops import step_flops
 from transformer_jax.memory import in_units, needed_memory, no_room
 from transformer_jax.model import Transformer
@@ -289,10 +290,9 @@ def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> No
     with contextlib.suppress(OSError, ValueError):
         speeds = json.loads(path.read_text(encoding='utf-8'))
     folder.mkdir(parents=True, exist_ok=True)
-    partial = partial_path(path)
     speeds[_speed_key(config, mesh)] = speed
-    partial.write_text(json.dumps(speeds, indent=2), encoding='utf-8')
-    os.replace(partial, path)
+    with written_whole(path) as file:
+        json.dump(speeds, file, indent=2)
 
 
 class Compilations:

@@ -1,17 +1,18 @@
 """Whether a run may start in its folder, and what it takes over from there or from another run."""
 
 import logging
+import os
 
 from transformer_jax.config import Config
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.metrics import read_metrics
-from transformer_jax.workdir import Workdir
+from transformer_jax.workdir import SavedRun, Workdir
 
 _logger = logging.getLogger('transformer_jax')
 
 
-def saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
+def saved(folder: Workdir, config: Config) -> SavedRun | None:
     """What the folder says of its run; a UserError if that is not the run of `config`."""
     average = folder.read_average()
     if average is not None:
@@ -20,13 +21,13 @@ def saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
             f'go on in {average["workdir"]!r}, or choose another --workdir, which may begin from '
             'these weights (train.init_from).'
         )
-    saved = folder.read_config()
+    saved = folder.read_run()
     if saved is None and folder.has_checkpoints():
         raise UserError(
             f'workdir={str(folder.path)!r} holds checkpoints but no config.json, which says whose '
             'they are: restore the file, or choose another --workdir.'
         )
-    differences = [] if saved is None else config.differences(saved[0])
+    differences = [] if saved is None else config.differences(saved.config)
     if differences:
         raise UserError(
             f'workdir={str(folder.path)!r} belongs to a run of another config '
@@ -36,12 +37,13 @@ def saved(folder: Workdir, config: Config) -> tuple[Config, str] | None:
     return saved
 
 
-def check_nothing_is_lost(folder: Workdir, *configs: Config) -> None:
-    """A UserError if a run of these configs had come to have checkpoints, and has none."""
+def check_nothing_is_lost(folder: Workdir, config: Config, saved: SavedRun | None) -> None:
+    """A UserError if the run of this config had come to have checkpoints, and has none."""
     if folder.has_checkpoints():
         return
     # The longest: it may have been stopped before its first one, to have them more often.
-    every = max(config.train.checkpoint_every for config in configs)
+    before = config if saved is None else saved.config
+    every = max(config.train.checkpoint_every, before.train.checkpoint_every)
     last = max((r['step'] for r in read_metrics(folder.metrics)), default=0)
     # One may have been in writing while the steps up to the next were taken.
     if last > 2 * every:
@@ -58,7 +60,7 @@ def own_vocabulary(folder: Workdir, config: Config) -> Vocabulary:
     # Where that file is gone, the copy in the workdir is the one.
     if (
         named
-        and user_path(named, 'data.vocabulary').exists()
+        and os.path.exists(user_path(named, 'data.vocabulary'))
         and Vocabulary.load(named).digest != vocabulary.digest
     ):
         raise UserError(
@@ -74,12 +76,12 @@ def inherited_vocabulary(config: Config) -> Vocabulary | None:
     if not origin:
         return None
     folder = Workdir(origin)
-    saved = folder.read_config()
+    saved = folder.read_run()
     if saved is None or not folder.has_checkpoints():
         raise UserError(
             f'train.init_from={origin!r} holds no trained model: name the folder of a trained run.'
         )
-    differences = config.model_differences(saved[0])
+    differences = config.model_differences(saved.config)
     if differences:
         raise UserError(
             f'train.init_from={origin!r} holds the weights of another model '

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
 from transformer_jax.training.optimizer import noam_schedule
 from transformer_jax.training.state import TrainState, Window, with_weights
 from transformer_jax.translator import Translator, load_trained
-from transformer_jax.workdir import Workdir
+from transformer_jax.workdir import SavedRun, Workdir
 
 _logger = logging.getLogger('transformer_jax')
 _EXAMPLES = 3  # translations kept in results.json
@@ -77,20 +78,20 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
             if (
                 results is not None
                 and results['finished'] == _finish_line(config)
-                and _corpus(config) == _corpus(saved[0])
+                and _corpus(config) == _corpus(saved.config)
             ):
                 _logger.info('This run is finished: %s holds its results.', folder.path)
                 return results
-        resuming.check_nothing_is_lost(folder, config, *(saved or ())[:1])
+        resuming.check_nothing_is_lost(folder, config, saved)
         keep_compiled_programs(cache_folder(config.data.cache_dir))
-        going_on = saved is not None and folder.vocabulary.exists()
+        going_on = saved is not None and os.path.exists(folder.vocabulary)
         vocabulary = (
             resuming.own_vocabulary(folder, config)
             if going_on
             else resuming.inherited_vocabulary(config)
         )
         data = _prepare_in_turn(config, vocabulary)
-        if saved is not None and saved[1] != data.fingerprint:
+        if saved is not None and saved.data_fingerprint != data.fingerprint:
             raise UserError(
                 f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
                 'its run began; restore the corpus, or choose another --workdir.'
@@ -174,11 +175,13 @@ class _Run:
             if processes.is_first():
                 # Not before: a run that preflight refuses leaves its folder to the next try.
                 self.data.vocabulary.save(self.folder.vocabulary)
-                self.folder.write_config(
-                    self.config,
-                    self.data.fingerprint,
-                    self.data.split_fingerprints,
-                    self.data.vocabulary.digest,
+                self.folder.write_run(
+                    SavedRun(
+                        self.config,
+                        self.data.fingerprint,
+                        self.data.split_fingerprints,
+                        self.data.vocabulary.digest,
+                    )
                 )
             if programs is not None:
                 step = self._train(programs)

@@ -4,12 +4,14 @@ import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
+from transformer_jax.data.text_files import TextFile, decoded, without_ends
 from transformer_jax.errors import UserError, user_path
+from transformer_jax.files import written_whole
 from transformer_jax.progress import STDERR
 from transformer_jax.translator import Sampling, Translator
 
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
         if value != parser.get_default(name) and not flags.sample:
             raise UserError(f'--{name}={value} is of --sample, which is not given: add it.')
     with contextlib.ExitStack() as stack:
-        source = _open_input(flags.input, stack)
+        lines = _input(flags.input)
         keep_compiled_programs(cache_folder())
         translator = Translator.load(
             flags.workdir, checkpoints=flags.checkpoints, average=flags.average
@@ -76,7 +78,6 @@ def main(arguments: Sequence[str]) -> None:
         translator.translate([], **options)  # a bad option shows before any output is begun
         output = _Output(flags.output, stack)
         interactive = flags.input is None and sys.stdin.isatty()
-        lines = _lines(source, flags.input or 'stdin', prompt=interactive)
         first = 1
         while chunk := list(itertools.islice(lines, 1 if interactive else _CHUNK)):
             progress = len(chunk) >= _BAR_FROM
@@ -90,46 +91,26 @@ def main(arguments: Sequence[str]) -> None:
         output.commit()
 
 
-def read_lines(path: str, flag: str) -> list[str]:
-    """All lines of a UTF-8 text file.
-
-    Raises:
-      UserError: if it cannot be read or is not UTF-8; `flag` is what the message calls it.
-    """
-    with contextlib.ExitStack() as stack:
-        return list(_lines(_open_input(path, stack, flag), path))
-
-
-def _open_input(path: str | None, stack: contextlib.ExitStack, flag: str = '--input') -> BinaryIO:
-    if path is None:
-        if sys.stdin is None:
-            raise UserError('there is no stdin to read: name a file with --input.')
-        return sys.stdin.buffer
-    try:
-        return stack.enter_context(user_path(path, flag).open('rb'))
-    except OSError as error:
-        raise UserError(
-            f'{flag}={path!r} cannot be read ({error.strerror}): give a text file, '
-            'a sentence a line.'
-        ) from error
+def _input(path: str | None) -> Iterator[str]:
+    """The lines to translate."""
+    if path is not None:
+        lines = TextFile('--input', user_path(path, '--input')).sentences()
+        # Read before the seconds that loading a model takes, in case the file cannot be.
+        return itertools.chain(list(itertools.islice(lines, 1)), lines)
+    if sys.stdin is None:
+        raise UserError('there is no stdin to read: name a file with --input.')
+    lines = sys.stdin.buffer
+    return without_ends(decoded(_prompting(lines) if sys.stdin.isatty() else lines, 'stdin'))
 
 
-def _lines(source: BinaryIO, name: str, prompt: bool = False) -> Iterator[str]:
-    """Lines as text, split at newlines only: other marks may stand inside a sentence."""
-    for number in itertools.count(1):
-        if prompt:
-            print('> ', end='', file=STDERR, flush=True)
-        line = source.readline()
-        if not line:
+def _prompting(lines: Iterable[bytes]) -> Iterator[bytes]:
+    lines = iter(lines)
+    while True:
+        print('> ', end='', file=STDERR, flush=True)
+        line = next(lines, None)
+        if line is None:
             return
-        try:
-            text = line.decode('utf-8').rstrip('\n').removesuffix('\r')
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f'{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line): '
-                'convert the text to UTF-8.'
-            ) from error
-        yield text.removeprefix('\ufeff') if number == 1 else text
+        yield line
 
 
 class _Output:
@@ -137,25 +118,23 @@ class _Output:
 
     def __init__(self, path: str | None, stack: contextlib.ExitStack):
         self._name = 'stdout' if path is None else f'--output={path!r}'
-        self._file = self._partial = None
+        self._file, self._stack = None, stack.enter_context(contextlib.ExitStack())
         if path is None:
             if sys.stdout is None:
                 raise UserError('there is no stdout to write: name a file with --output.')
-            sys.stdout.reconfigure(encoding='utf-8')
             self._file = sys.stdout
             return
         # A link stays one, and what it leads to is written.
-        self._path = user_path(path, '--output').resolve()
-        if self._path.is_dir():
+        place = os.path.realpath(user_path(path, '--output'))
+        if os.path.isdir(place):
             raise UserError(f'{self._name} is a folder: name a file.')
         with self._failures():
-            if self._path.exists() and not self._path.is_file():
-                # A pipe or a device takes lines as they come; a new file would take its place.
-                self._file = stack.enter_context(self._path.open('w', encoding='utf-8'))
-                return
-            self._partial = self._path.with_name(f'{self._path.name}.partial')
-            self._file = stack.enter_context(self._partial.open('w', encoding='utf-8'))
-        stack.callback(self._partial.unlink, missing_ok=True)
+            # A pipe or a device takes lines as they come; a new file would take its place.
+            as_they_come = os.path.exists(place) and not os.path.isfile(place)
+            path = Path(place)
+            self._file = self._stack.enter_context(
+                path.open('w', encoding='utf-8') if as_they_come else written_whole(path)
+            )
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -181,9 +160,8 @@ class _Output:
 
     def commit(self) -> None:
         self.flush()
-        if self._partial is not None:
-            with self._failures():
-                os.replace(self._partial, self._path)
+        with self._failures():
+            self._stack.close()
 
 
 if __name__ == '__main__':

@@ -65,13 +65,13 @@ def load_trained(
     from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
 
     folder = Workdir(workdir)
-    saved = folder.read_config()
-    if saved is None or not folder.checkpoints.is_dir():
+    saved = folder.read_run()
+    if saved is None or not os.path.isdir(folder.checkpoints):
         raise UserError(
             f'{field}={str(workdir)!r} holds no trained model: '
             'train one there first (python -m transformer_jax.main), or name another folder.'
         )
-    config, _ = saved
+    config = saved.config
     if checkpoints is not None and (not isinstance(checkpoints, int) or checkpoints < 1):
         raise UserError(f'checkpoints={checkpoints} must be 1 or more, and whole.')
     if steps is not None:
@@ -117,7 +117,7 @@ def load_trained(
     finally:
         manager.close()
     vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-    trained_with = folder.read_vocabulary_digest() or vocabulary.digest
+    trained_with = saved.vocabulary_digest or vocabulary.digest
     if vocabulary.digest != trained_with or vocabulary.size != len(params['embedding']):
         raise UserError(
             f'{str(folder.vocabulary)!r} is not the vocabulary that the model beside it was '

@@ -11,6 +11,7 @@ lock                held by the process that trains here
 """
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import json
@@ -23,12 +24,30 @@ from typing import Any
 
 from transformer_jax.config import Config
 from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
+from transformer_jax.files import written_whole
 
 _logger = logging.getLogger('transformer_jax')
 
 # What file systems without locks answer.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _RESULTS = {'finished', 'step', 'averaged_checkpoints', 'test', 'best_dev', 'examples'}
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedRun:
+    """What config.json says of a run.
+
+    Attributes:
+      config: its config.
+      data_fingerprint: of all its data and its vocabulary.
+      split_fingerprints: of 'dev' and 'test', as far as they are known.
+      vocabulary_digest: of the vocabulary it is trained with, where it is known.
+    """
+
+    config: Config
+    data_fingerprint: str
+    split_fingerprints: dict[str, str]
+    vocabulary_digest: str | None
 
 
 class Workdir:
@@ -66,7 +85,7 @@ class Workdir:
 
     def has_checkpoints(self) -> bool:
         """Whether there is a checkpoint, readable or not."""
-        return self.checkpoints.is_dir() and any(
+        return os.path.isdir(self.checkpoints) and any(
             path.name.isdigit() for path in self.checkpoints.iterdir()
         )
 
@@ -77,15 +96,15 @@ class Workdir:
           flag: what the message calls the folder.
         """
         nearest = self.path
-        while not nearest.exists() and nearest != nearest.parent:
+        while not os.path.exists(nearest) and nearest != nearest.parent:
             nearest = nearest.parent
-        if not nearest.is_dir():
+        if not os.path.isdir(nearest):
             raise UserError(
                 f'{flag}={str(self.path)!r} cannot be a folder, since {nearest} is a file: '
                 f'choose another {flag}.'
             )
         for folder in (nearest, self.checkpoints):
-            if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            if os.path.exists(folder) and not os.access(folder, os.W_OK | os.X_OK):
                 raise UserError(
                     f'{flag}={str(self.path)!r} is not writable ({folder}): '
                     f'choose another {flag} or change its permissions.'
@@ -147,8 +166,8 @@ class Workdir:
                 'checkpoint, and all that were whole still are.'
             ) from error
 
-    def read_config(self) -> tuple[Config, str] | None:
-        """The config and the fingerprint of the data; None where no run has begun.
+    def read_run(self) -> SavedRun | None:
+        """What config.json says of the run here; None where no run has begun.
 
         Raises:
           UserError: if config.json is there but cannot be read.
@@ -156,7 +175,12 @@ class Workdir:
         path = self.path / 'config.json'
         try:
             saved = json.loads(path.read_text(encoding='utf-8'))
-            return Config.from_mapping(saved['config']), saved['data_fingerprint']
+            return SavedRun(
+                Config.from_mapping(saved['config']),
+                saved['data_fingerprint'],
+                saved.get('split_fingerprints', {}),
+                saved.get('vocabulary_digest'),
+            )
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -165,31 +189,9 @@ class Workdir:
                 'restore the file or choose another --workdir.'
             ) from error
 
-    def read_split_fingerprints(self) -> dict[str, str]:
-        """Fingerprints of 'dev' and 'test' when the run began, as far as they are known."""
-        saved = self._read_json('config.json', {'split_fingerprints'})
-        return {} if saved is None else saved['split_fingerprints']
-
-    def read_vocabulary_digest(self) -> str | None:
-        """Digest of the vocabulary that the run was trained with, where it is known."""
-        saved = self._read_json('config.json', {'vocabulary_digest'})
-        return None if saved is None else saved['vocabulary_digest']
-
-    def write_config(
-        self,
-        config: Config,
-        data_fingerprint: str,
-        split_fingerprints: dict[str, str],
-        vocabulary_digest: str,
-    ) -> None:
+    def write_run(self, run: SavedRun) -> None:
         """Writes config.json, whole or not at all."""
-        saved = {
-            'config': config.to_dict(),
-            'data_fingerprint': data_fingerprint,
-            'split_fingerprints': split_fingerprints,
-            'vocabulary_digest': vocabulary_digest,
-        }
-        self._write_json('config.json', saved)
+        self._write_json('config.json', dataclasses.asdict(run))
 
     def read_average(self) -> dict[str, Any] | None:
         """What the weights here are the mean of; None where they are those of a training.
@@ -198,7 +200,7 @@ class Workdir:
           UserError: if average.json is there but cannot be read.
         """
         average = self._read_json('average.json', {'workdir', 'steps'})
-        if average is None and (self.path / 'average.json').exists():
+        if average is None and os.path.exists(self.path / 'average.json'):
             raise UserError(
                 f'workdir={str(self.path)!r} has an average.json that cannot be read: '
                 'average anew (python -m transformer_jax.average), or choose another --workdir.'
@@ -226,6 +228,5 @@ class Workdir:
         return found if isinstance(found, dict) and keys <= found.keys() else None
 
     def _write_json(self, name: str, value: Any) -> None:
-        partial = self.path / f'{name}.partial'
-        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
-        os.replace(partial, self.path / name)
+        with written_whole(self.path / name) as file:
+            file.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')

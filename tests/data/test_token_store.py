@@ -1,5 +1,8 @@
+import errno
 import json
 import logging
+import resource
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -65,10 +68,10 @@ def other_format(path):
 @pytest.mark.parametrize(
     ('name', 'damage'),
     [
-        ('source.tokens.npy', flip),
-        ('target.offsets.npy', flip),
-        ('target.tokens.npy', shorten),
-        ('source.offsets.npy', lambda path: path.unlink()),
+        ('source.tokens', flip),
+        ('target.offsets', flip),
+        ('target.tokens', shorten),
+        ('source.offsets', lambda path: path.unlink()),
         ('meta.json', shorten),
         ('meta.json', other_format),
     ],
@@ -100,7 +103,7 @@ def test_a_store_put_there_meanwhile_is_taken_if_it_is_whole(tmp_path, vocabular
         yield from PAIRS
         write_store(tmp_path / 'store', PAIRS, vocabulary)
         if not whole:
-            shorten(tmp_path / 'store' / 'target.tokens.npy')
+            shorten(tmp_path / 'store' / 'target.tokens')
 
     store = write_store(tmp_path / 'store', pairs(), vocabulary)
     assert len(store) == len(open_store(tmp_path / 'store')) == 2
@@ -115,6 +118,25 @@ def test_an_error_while_writing_leaves_nothing(tmp_path, vocabulary):
     with pytest.raises(KeyboardInterrupt):
         write_store(tmp_path / 'store', pairs(), vocabulary)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_says_so_and_nothing_is_left(tmp_path, vocabulary):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    # The nearest to a full disk that needs no disk: no file may grow beyond 4 kB.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError) as caught:
+            write_store(tmp_path / 'store', PAIRS * 1000, vocabulary)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.errno == errno.EFBIG
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_of_nothing_can_be_read(tmp_path, vocabulary):
+    store = write_store(tmp_path / 'store', [('', '')], vocabulary)
+    assert (len(store), store.empty, store.source.tokens.tolist()) == (0, 1, [])
 
 
 def test_padded_rows():

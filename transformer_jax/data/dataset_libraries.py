@@ -206,7 +206,7 @@ def _load_hugging_face(config: DataConfig) -> dict[str, Any]:
     name = config.dataset
     path = pathlib.Path(os.path.expanduser(name))
     hub = datasets.config.HF_ENDPOINT
-    found = path.exists() or (not datasets.config.HF_HUB_OFFLINE and _reachable([hub]))
+    found = os.path.exists(path) or (not datasets.config.HF_HUB_OFFLINE and _reachable([hub]))
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         if not found:
@@ -215,7 +215,7 @@ def _load_hugging_face(config: DataConfig) -> dict[str, Any]:
                 stack.callback(setattr, settings, 'HF_HUB_OFFLINE', settings.HF_HUB_OFFLINE)
                 settings.HF_HUB_OFFLINE = True
         try:
-            if path.exists():
+            if os.path.exists(path):
                 loaded = _load_local(datasets, path)
             else:
                 # 'owner/name/part' names a configuration, as 'name/part' does with TFDS.
@@ -236,8 +236,8 @@ def _load_hugging_face(config: DataConfig) -> dict[str, Any]:
 
 
 def _load_local(datasets: Any, path: pathlib.Path) -> Any:
-    if path.is_dir():
-        saved = any((path / name).is_file() for name in ('dataset_dict.json', 'state.json'))
+    if os.path.isdir(path):
+        saved = any(os.path.isfile(path / name) for name in ('dataset_dict.json', 'state.json'))
         return datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(str(path))
     kind = TextFile('data.dataset', path).kind
     options: dict[str, Any] = {}

@@ -1,13 +1,14 @@
 """From a config to data that is ready to train on, through the cache."""
 
 import dataclasses
+import io
 import itertools
 import logging
 import os
 
 import numpy as np
 
-from transformer_jax.cache import cache_folder, content_digest, failures_to_cache, partial_path
+from transformer_jax.cache import cache_folder, content_digest, failures_to_cache
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.corpora import Corpus, open_corpus
@@ -15,6 +16,7 @@ from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.files import written_whole
 
 _logger = logging.getLogger('transformer_jax')
 _MOST_SPELLED = 0.05  # of the tokens, before a vocabulary looks like that of other languages
@@ -154,10 +156,10 @@ def _planned_lengths(
     lengths = np.stack(
         [segmentation.planned_lengths(side, config.max_length) for side in ('source', 'target')]
     )
-    partial = partial_path(path)
-    with partial.open('wb') as file:
-        np.save(file, lengths)
-    os.replace(partial, path)
+    content = io.BytesIO()  # the errors of writing it straight to a file would not say why
+    np.save(content, lengths)
+    with written_whole(path, 'wb') as file:
+        file.write(content.getvalue())
     return lengths
 
 
@@ -167,7 +169,7 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
     settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
     name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *map(str, settings)])}.model'
     path = cache_folder(config.cache_dir) / name
-    if path.exists():
+    if os.path.exists(path):
         try:
             return Vocabulary(path.read_bytes())
         except ValueError:

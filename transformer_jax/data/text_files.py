@@ -23,6 +23,27 @@ JSON_LINES = ('.jsonl', '.jsonlines', '.json-lines', '.ndjson')
 _TABLES = ('.tsv', '.csv', *JSON_LINES)
 
 
+def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines as text, without a byte-order mark; what is no UTF-8 is a UserError.
+
+    Args:
+      lines: as a binary file has them.
+      name: of the file, for the message.
+    """
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode('utf-8')
+        except UnicodeDecodeError:
+            remedy = 'convert the text (iconv -t UTF-8) or mend the line.'
+            raise UserError(f'{name}, line {number}, is not UTF-8: {remedy}') from None
+        yield text.removeprefix('\ufeff') if number == 1 else text
+
+
+def without_ends(lines: Iterable[str]) -> Iterator[str]:
+    """Lines without the marks that end them."""
+    return (line.removesuffix('\n').removesuffix('\r') for line in lines)
+
+
 @dataclasses.dataclass(frozen=True)
 class TextFile:
     """A file and the field of the config that names it."""
@@ -62,17 +83,11 @@ class TextFile:
     def lines(self) -> Iterator[str]:
         r"""Decoded lines with their ends, which are '\n' only, unlike those of str.splitlines."""
         with self.reading() as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    text = line.decode('utf-8')
-                except UnicodeDecodeError:
-                    remedy = 'convert the file (iconv -t UTF-8) or mend the line.'
-                    raise UserError(f'{self}, line {number}, is not UTF-8: {remedy}') from None
-                yield text.removeprefix('\ufeff') if number == 1 else text
+            yield from decoded(file, str(self))
 
     def sentences(self) -> Iterator[str]:
         """Lines without their ends."""
-        return (line.removesuffix('\n').removesuffix('\r') for line in self.lines())
+        return without_ends(self.lines())
 
     def count_lines(self) -> int:
         """Number of lines; an end of line is not needed after the last one."""
@@ -84,7 +99,7 @@ class TextFile:
         return count + (not block.endswith(b'\n'))
 
     def _nearest(self) -> str:
-        if not self.path.parent.is_dir():
+        if not os.path.isdir(self.path.parent):
             return f": there is no folder '{self.path.parent}'."
         with contextlib.suppress(OSError):
             return did_you_mean(self.path.name, os.listdir(self.path.parent))

@@ -1,7 +1,8 @@
 """Sentence pairs, tokenised once and read from memory-mapped files ever after.
 
-A store is a folder: the ids of all sentences in a row, where each sentence begins, and `meta.json`
-with sizes and checksums. It is written under another name and renamed when whole.
+A store is a folder: of each side the ids of all sentences in a row and where each sentence begins,
+bare numbers, and `meta.json` with their types and checksums. It is written under another name and
+renamed when whole.
 """
 
 import contextlib
@@ -18,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer_jax.cache import partial_path
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.files import partial_path, remove_leftovers
 from transformer_jax.progress import progress_bar
 
-_FORMAT = 2
+_FORMAT = 3
 _CHUNK = 10_000  # pairs tokenised at a time
 _logger = logging.getLogger('transformer_jax')
 
@@ -96,10 +97,10 @@ def open_store(directory: Path) -> TokenStore:
         for side in ('source', 'target'):
             arrays = []
             for part in ('tokens', 'offsets'):
-                path = directory / f'{side}.{part}.npy'
+                path = directory / f'{side}.{part}'
                 if _checksum(path) != meta['checksums'][path.name]:
                     raise DamagedStoreError(f'{path.name} does not match its checksum')
-                arrays.append(np.load(path, mmap_mode='r'))
+                arrays.append(_mapped(path, meta['dtypes'][part]))
             sides.append(Sentences(arrays[0], np.asarray(arrays[1])))
         return TokenStore(*sides, empty=meta['empty'])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -114,6 +115,7 @@ def write_store(
     Pairs with an empty side are left out and counted. Where another process has put a whole store
     meanwhile, that is the one opened.
     """
+    remove_leftovers(directory)
     partial = partial_path(directory)
     partial.mkdir(parents=True)
     try:
@@ -146,7 +148,7 @@ def cached_store(
     directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
 ) -> TokenStore:
     """Opens the store at `directory`, or writes it first where it is missing or damaged."""
-    if directory.exists():
+    if os.path.exists(directory):
         try:
             return open_store(directory)
         except DamagedStoreError as error:
@@ -155,14 +157,13 @@ def cached_store(
 
 
 def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> None:
-    dtype = np.uint16 if vocabulary.size <= 1 << 16 else np.int32
+    dtypes = {'tokens': '<u2' if vocabulary.size <= 1 << 16 else '<i4', 'offsets': '<i8'}
     pairs = iter(pairs)
     lengths: dict[str, list[np.ndarray]] = {'source': [], 'target': []}
     empty = 0
-    raw = {side: folder / f'{side}.raw' for side in lengths}
     with (
-        raw['source'].open('wb') as source,
-        raw['target'].open('wb') as target,
+        (folder / 'source.tokens').open('wb') as source,
+        (folder / 'target.tokens').open('wb') as target,
         progress_bar('Tokenising', unit=' pairs') as bar,
     ):
         while chunk := list(itertools.islice(pairs, _CHUNK)):
@@ -172,25 +173,25 @@ def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Voc
             for side, file, ids in zip(
                 ('source', 'target'), (source, target), zip(*whole, strict=True), strict=False
             ):
-                np.concatenate(ids).astype(dtype).tofile(file)
+                # Not by `tofile`, whose errors do not say why.
+                file.write(np.concatenate(ids).astype(dtypes['tokens']).tobytes())
                 lengths[side].append(np.array([len(line) for line in ids], np.int64))
             bar.update(len(chunk))
     checksums = {}
     for side, parts in lengths.items():
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate([[], *parts]))]).astype(np.int64)
-        np.save(folder / f'{side}.offsets.npy', offsets)
-        tokens = np.lib.format.open_memmap(
-            folder / f'{side}.tokens.npy', mode='w+', dtype=dtype, shape=(int(offsets[-1]),)
-        )
-        if len(tokens):
-            tokens[:] = np.memmap(raw[side], dtype=dtype, mode='r')
-        tokens.flush()
-        raw[side].unlink()
-        for part in ('tokens', 'offsets'):
-            path = folder / f'{side}.{part}.npy'
+        counts = np.concatenate([np.zeros(1, np.int64), *parts])
+        offsets = np.cumsum(counts, dtype=dtypes['offsets'])
+        (folder / f'{side}.offsets').write_bytes(offsets.tobytes())
+        for part in dtypes:
+            path = folder / f'{side}.{part}'
             checksums[path.name] = _checksum(path)
-    meta = {'format': _FORMAT, 'empty': empty, 'checksums': checksums}
+    meta = {'format': _FORMAT, 'empty': empty, 'dtypes': dtypes, 'checksums': checksums}
     (folder / 'meta.json').write_text(json.dumps(meta))
+
+
+def _mapped(path: Path, dtype: str) -> np.ndarray:
+    # No file of nothing can be mapped.
+    return np.memmap(path, dtype, 'r') if path.stat().st_size else np.zeros(0, dtype)
 
 
 def _checksum(path: Path) -> int:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.cache import partial_path
 from transformer_jax.errors import UserError, user_path
+from transformer_jax.files import written_whole
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
@@ -197,12 +197,8 @@ class Vocabulary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the SentencePiece model file, whole or not at all."""
-        partial = partial_path(Path(path))
-        try:
-            partial.write_bytes(self.model)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with written_whole(Path(path), 'wb') as file:
+            file.write(self.model)
 
     def _with_end(self, lines: list[list[int]]) -> list[np.ndarray]:
         return [
