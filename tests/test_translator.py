@@ -172,6 +172,7 @@ def test_sampling_the_likeliest_token_is_greedy(translator):
     [
         ({'n_best': 5}, 'n_best=5 must be from 1 to the beam size, which is 4'),
         ({'n_best': 0}, 'n_best=0 must be from 1'),
+        ({'n_best': 2.0}, 'n_best=2.0 must be a whole number'),
         ({'beam_size': 0}, 'decode.beam_size=0 must be greater than 0.'),
         ({'length_penalty': -1.0}, 'decode.length_penalty=-1.0 must be 0 or greater.'),
     ],
@@ -193,10 +194,12 @@ def test_a_bad_option(translator, options, sentence):
         ('top_p', float('nan')),
         ('seed', -1),
         ('seed', 2**32),
+        ('seed', 1.5),
+        ('top_k', 2.5),
     ],
 )
 def test_sampling_out_of_range(field, value):
-    with pytest.raises(UserError, match=f'{field}={value} must be '):
+    with pytest.raises(UserError, match=rf'{field}={value} (is of type float but )?must be '):
         Sampling(**{field: value})
 
 
@@ -222,6 +225,7 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
         ({'checkpoints': 1.5}, 'checkpoints=1.5 must be 1 or more, and whole.'),
         ({'steps': []}, 'name the steps of at least one checkpoint'),
         ({'steps': [60], 'checkpoints': 2}, 'steps=[60] with checkpoints=2: name the steps'),
+        ({'steps': 60}, 'steps=60 must be several: give a list of steps.'),
         ({'steps': [61]}, 'steps=61 are not all saved in'),
     ],
 )

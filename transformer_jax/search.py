@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
+from transformer_jax.config.checks import check_types
 from transformer_jax.data.batching import round_length
 from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.errors import UserError
@@ -57,6 +58,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self):
+        check_types('sampling', self)
         # With less it is greedy search by another name.
         if not 1e-6 <= self.temperature < math.inf:
             raise UserError(

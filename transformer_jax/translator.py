@@ -74,6 +74,8 @@ def load_trained(
     config = saved.config
     if checkpoints is not None and (not isinstance(checkpoints, int) or checkpoints < 1):
         raise UserError(f'checkpoints={checkpoints} must be 1 or more, and whole.')
+    if isinstance(steps, int):
+        raise UserError(f'steps={steps} must be several: give a list of steps.')
     if steps is not None:
         steps = list(dict.fromkeys(steps))
         if not steps or checkpoints is not None:
@@ -247,6 +249,8 @@ class Translator:
         """
         texts = _as_texts(texts)
         decode = self.decode_config(beam_size, length_penalty, max_source_length)
+        if type(n_best) is not int:
+            raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
         if n_best < 1 or (n_best > decode.beam_size and sampling is None):
             raise UserError(
                 f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '

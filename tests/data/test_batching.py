@@ -122,6 +122,15 @@ def test_a_tiny_corpus_is_one_batch():
     assert sorted(rows_of(plan.epoch(0))) == [0, 1, 2]
 
 
+def test_the_lengths_there_are_decide_the_shapes_not_the_longest_allowed():
+    lengths = np.array([3, 4, 5] * 40)
+    buckets = [
+        make_buckets(lengths, lengths, max_length=n, tokens_per_batch=100, num_buckets=3)
+        for n in (5, 10**6)  # a table of so many lengths squared would take terabytes
+    ]
+    assert buckets[0] == buckets[1]
+
+
 def test_nothing_fits():
     with pytest.raises(ValueError, match='no pair fits into 5 tokens'):
         make_buckets(

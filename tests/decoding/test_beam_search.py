@@ -219,6 +219,19 @@ def test_by_hand_search_goes_on_for_what_the_penalty_will_lift_in_the_end():
     np.testing.assert_allclose(found.scores[0], np.log([0.3, 0.7]) / [4.0, 1.0], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    'options, message',
+    [
+        ({'length': 0}, 'length=0 must be 1 or more'),
+        ({'alpha': float('nan')}, 'alpha=nan must be a finite number'),
+    ],
+)
+def test_options_out_of_range(options, message):
+    usual = {'length': 3, 'beam_size': 2, 'eos_id': EOS, 'alpha': 0.0}
+    with pytest.raises(ValueError, match=message):
+        beam_search(stationary([[0.1, 0.2, 0.7]]), None, jnp.array([3]), **usual | options)
+
+
 def test_the_limit_takes_the_end_mark_with_its_own_probability():
     step = stationary([[0.1, 0.2, 0.7]])
     found = beam_search(

@@ -84,6 +84,13 @@ def test_values_and_gradients_are_those_of_equation_1(causal, padded):
         close(gradient, wanted)
 
 
+@pytest.mark.parametrize('mask', [causal_mask(5), padding_mask(TOKENS) & causal_mask(5)])
+def test_a_mask_of_more_than_padding_is_refused(mask):
+    qkv = [normal(seed, 3, 5, 2, 8) for seed in range(3)]
+    with pytest.raises(ValueError, match=r'it must be \[3, 1, 1, 5\], as padding_mask makes it'):
+        cudnn_attention(*qkv, mask)
+
+
 def test_lengths_of_their_own_for_queries_and_keys():
     query, key, value = normal(0, 3, 4, 2, 8), normal(1, 3, 5, 2, 8), normal(2, 3, 5, 2, 8)
     mask = padding_mask(TOKENS)

@@ -74,6 +74,13 @@ def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
         module.apply(variables, tokens, 0, with_room(cache, 3), method='decode_step')
 
 
+def test_room_is_not_taken_away():
+    module, variables, _ = model()
+    cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 3)
+    with pytest.raises(ValueError, match=r'length=2 must be at least the room there is, 3\.'):
+        with_room(cache, 2)
+
+
 def test_a_position_beyond_the_room_of_the_cache_gives_no_logits():
     module, variables, _ = model()
     cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 3)

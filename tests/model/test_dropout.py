@@ -12,6 +12,10 @@ def test_a_rate_out_of_range_is_an_error(rate):
         dropout(jnp.ones((1, 4)), rate, jax.random.key(0))
 
 
+def test_a_rate_of_nearly_one_leaves_next_to_nothing():
+    assert float(jnp.count_nonzero(dropout(jnp.ones((4, 8)), 1 - 1e-7, jax.random.key(0)))) <= 1
+
+
 @pytest.mark.parametrize('rate', [0.1, 0.3, 0.5])
 def test_the_rate_is_the_share_of_zeros(rate):
     x = dropout(jnp.ones((400, 1000)), rate, jax.random.key(0))

@@ -269,11 +269,31 @@ def test_more_positions_than_learned_is_an_error(source_length, target_length):
         shapes_of(module, jnp.ones((1, source_length), int), jnp.ones((1, target_length), int))
 
 
+@pytest.mark.parametrize(
+    'source, target, message',
+    [
+        pytest.param((6,), (1, 5), r'source is int32\[6\]: it must be \[batch', id='one sentence'),
+        pytest.param((2, 6), (2, 0), r'target_inputs is int32\[2, 0\]', id='nothing'),
+        pytest.param((3, 6), (1, 5), 'source has 3 sentences, but target_inputs 1', id='unequal'),
+    ],
+)
+def test_ids_of_other_shapes_are_an_error(source, target, message):
+    module = Transformer(tiny(), VOCAB)
+    with pytest.raises(ValueError, match=message):
+        shapes_of(module, jnp.ones(source, jnp.int32), jnp.ones(target, jnp.int32))
+
+
+def test_ids_that_are_no_integers_are_an_error():
+    with pytest.raises(ValueError, match=r'source is float32\[2, 6\]'):
+        shapes_of(Transformer(tiny(), VOCAB), SOURCE.astype(jnp.float32), TARGET)
+
+
+@pytest.mark.parametrize('token', [VOCAB, -1])
 @pytest.mark.parametrize('side', ['source', 'target'])
-def test_a_token_that_the_vocabulary_does_not_have_gives_its_sentence_no_logits(side):
+def test_a_token_that_the_vocabulary_does_not_have_gives_its_sentence_no_logits(side, token):
     _, _, logits = model()
     inputs = {'source': SOURCE, 'target': TARGET}
-    broken = inputs | {side: inputs[side].at[0, 0].set(VOCAB)}
+    broken = inputs | {side: inputs[side].at[0, 0].set(token)}
     found, expected = logits(*broken.values()), logits(*inputs.values())
     assert np.isnan(found[0]).all()
     np.testing.assert_array_equal(found[1], expected[1])

@@ -34,6 +34,12 @@ def test_padding_counts_for_nothing():
     assert [float(x) for x in padded] == pytest.approx([float(x) for x in alone])
 
 
+@pytest.mark.parametrize('target', [-1, -100, 4])
+def test_a_target_that_the_vocabulary_does_not_have_is_no_number(target):
+    targets = jnp.array([[1, target]])
+    assert np.isnan(label_smoothed_loss(jnp.zeros((1, 2, 4)), targets, 0.1).loss)
+
+
 def test_equal_logits_cost_the_log_of_the_vocabulary():
     sums = label_smoothed_loss(jnp.zeros((1, 1, 50)), jnp.array([[7]]), 0.3)
     assert float(sums.loss) == pytest.approx(np.log(50), abs=1e-5)

@@ -90,8 +90,10 @@ def make_buckets(
     fits = (source_lengths <= max_length) & (target_lengths <= max_length)
     if not fits.any():
         raise ValueError(f'no pair fits into {max_length} tokens.')
-    counts = np.zeros((max_length + 1, max_length + 1), np.int64)
-    np.add.at(counts, (source_lengths[fits], target_lengths[fits]), 1)
+    sources, targets = source_lengths[fits], target_lengths[fits]
+    longest = max(sources.max(), targets.max())  # `max_length` may be any number
+    counts = np.zeros((longest + 1, longest + 1), np.int64)
+    np.add.at(counts, (sources, targets), 1)
 
     def shape(cell: np.ndarray) -> tuple[int, int]:
         """The longest source and target of a cell of `counts`, itself of full size."""
@@ -117,8 +119,8 @@ def make_buckets(
                 saved = int(whole - sum(n * (a + b) for a, b, n in (low, high)))
                 if saved > best[0]:
                     best = (saved, flipped, used[k])
-        saved, flipped, longest = best
-        within = np.arange(len(cell)) <= longest
+        saved, flipped, limit = best
+        within = np.arange(len(cell)) <= limit
         first = np.where(within if flipped else within[:, None], cell, 0)
         return saved, first, cell - first
 

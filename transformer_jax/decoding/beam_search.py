@@ -5,6 +5,7 @@ with one place this is greedy search, with enough places it is exhaustive.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -59,6 +60,12 @@ def length_penalty(lengths: jax.Array, alpha: float) -> jax.Array:
       [...] float32 divisors of log-probabilities.
     """
     return ((5.0 + lengths.astype(jnp.float32)) / 6.0) ** alpha
+
+
+def check_length(length: int) -> None:
+    """A ValueError unless there is room for a token."""
+    if length < 1:
+        raise ValueError(f'length={length} must be 1 or more.')
 
 
 def check_end_mark(eos_id: int, logits: jax.Array) -> None:
@@ -275,10 +282,14 @@ def beam_search(
       `Hypotheses`.
 
     Raises:
-      ValueError: if n_best is not from 1 to beam_size, or eos_id not from 1 to V - 1.
+      ValueError: if n_best is not from 1 to beam_size, eos_id not from 1 to V - 1, length less
+        than 1 or alpha not finite.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
+    check_length(length)
+    if isinstance(alpha, int | float) and not math.isfinite(alpha):
+        raise ValueError(f'alpha={alpha} must be a finite number.')
     search = _Search(step_fn, reorder, eos_id, alpha, n_best)
     max_lengths = jnp.asarray(max_lengths, jnp.int32)
     batch = max_lengths.shape[0]

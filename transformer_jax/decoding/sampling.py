@@ -12,6 +12,7 @@ from transformer_jax.decoding.beam_search import (
     Hypotheses,
     StepFn,
     check_end_mark,
+    check_length,
     next_log_probs,
 )
 
@@ -25,6 +26,7 @@ def _one_path(
     eos_id: int,
 ) -> Hypotheses:
     """Extends each row by `choose(log_probs_RV, position)` until the end mark."""
+    check_length(length)
     max_lengths_R = jnp.minimum(jnp.asarray(max_lengths_R, jnp.int32), length)
     rows = max_lengths_R.shape[0]
 

@@ -109,10 +109,18 @@ def cudnn_attention(
 
     Returns:
       The attended values [B, T, N, H].
+
+    Raises:
+      ValueError: if `mask` has another shape.
     """
     length = query.shape[1]
     if mask is None:
         lengths_B = jnp.full(key.shape[:1], key.shape[1], jnp.int32)
+    elif mask.shape != (key.shape[0], 1, 1, key.shape[1]):
+        raise ValueError(
+            f'mask has shape {mask.shape}: for cudnn it must be [{key.shape[0]}, 1, 1, '
+            f'{key.shape[1]}], as padding_mask makes it; of the past there is causal=True.'
+        )
     else:
         # Lengths, since a mask would be read as a bias of [B, N, T, S], all that is to be spared.
         lengths_B = jnp.maximum(mask[:, 0, 0].sum(-1, dtype=jnp.int32), 1)

@@ -32,8 +32,14 @@ class DecodingCache(NamedTuple):
 
 
 def with_room(cache: DecodingCache, length: int) -> DecodingCache:
-    """The cache with room for T = `length` tokens of each hypothesis; it keeps those it has."""
+    """The cache with room for T = `length` tokens of each hypothesis; it keeps those it has.
+
+    Raises:
+      ValueError: if it has room for more already.
+    """
     _, hypotheses, room = cache.ancestors.shape
+    if length < room:
+        raise ValueError(f'length={length} must be at least the room there is, {room}.')
 
     def longer(x: jax.Array, axis: int, count: int, value: int = 0) -> jax.Array:
         padding = [(0, 0)] * x.ndim

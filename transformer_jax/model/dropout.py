@@ -27,7 +27,7 @@ def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
     """
     if not 0.0 <= rate < 1.0:
         raise ValueError(f'the dropout rate {rate} must be at least 0 and below 1.')
-    kept = round((1.0 - rate) * 2**16)
+    kept = max(1, round((1.0 - rate) * 2**16))
     if kept == 2**16:
         return x
     shape = (*x.shape[:-1], -(-x.shape[-1] // 4))

@@ -136,15 +136,15 @@ add_bias.defvjp(_add_bias_forward, _add_bias_backward)
 def take_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
     """`table[indices]`, whose gradient on GPUs, too, is the same to the bit each time.
 
-    JAX would add up the gradient of a row in the order in which a GPU's threads come by, and take
-    the last row for all beyond it.
+    JAX would add up the gradient of a row in the order in which a GPU's threads come by, take the
+    last row for all beyond it, and count from there for negative indices.
 
     Args:
       table: [V, D] float32.
       indices: int32, any shape, from 0 to V - 1.
 
     Returns:
-      [*indices.shape, D], NaN where an index is V or more.
+      [*indices.shape, D], NaN where an index is negative, or V or more.
     """
     if jax.default_backend() != 'gpu':
         return _rows_at(table, indices)
@@ -152,7 +152,7 @@ def take_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
 
 
 def _rows_at(table, indices):
-    return table.at[indices].get(mode='fill', fill_value=jnp.nan)
+    return table.at[indices].get(mode='fill', fill_value=jnp.nan, wrap_negative_indices=False)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -197,12 +197,15 @@ class Transformer(nn.Module):
         """Scores every next token.
 
         Args:
-          source: [B, S] int32 ids, 0 where there is nothing.
+          source: [B, S] int32 ids, each sentence ended by its end mark, then 0.
           target_inputs: [B, T] int32 ids, the target shifted right.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
           [B, T, V] float32 logits; NaN for a sentence with an id that the vocabulary does not have.
+
+        Raises:
+          ValueError: if ids are not as said, or are more than there are learned positions.
         """
         return self._logits(self._decoded(source, target_inputs, deterministic))
 
@@ -239,6 +242,7 @@ class Transformer(nn.Module):
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """[B, S] int32 ids to the encoder's output [B, S, D]."""
+        _check_ids('source', source)
         return self.encoder(self._embed(source), padding_mask(source), deterministic=deterministic)
 
     def start_decoding(self, source: jax.Array, hypotheses: int) -> DecodingCache:
@@ -316,6 +320,11 @@ class Transformer(nn.Module):
     ) -> jax.Array:
         """[B, T, D], what the logits are made of."""
         memory = self.encode(source, deterministic=deterministic)
+        _check_ids('target_inputs', target_inputs)
+        if len(source) != len(target_inputs):
+            raise ValueError(
+                f'source has {len(source)} sentences, but target_inputs {len(target_inputs)}.'
+            )
         x_BTD, _, _ = self.decoder(
             self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
         )
@@ -327,6 +336,14 @@ class Transformer(nn.Module):
 
     def _logits(self, x_BTD: jax.Array) -> jax.Array:
         return logits_of(self.layout, x_BTD, *self._output_weights())
+
+
+def _check_ids(name: str, ids: jax.Array) -> None:
+    if ids.ndim != 2 or 0 in ids.shape or not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise ValueError(
+            f'{name} is {ids.dtype}{list(ids.shape)}: it must be [batch, length] integers, at '
+            'least one of them.'
+        )
 
 
 def parameter_count(config: ModelConfig, vocab_size: int) -> int:

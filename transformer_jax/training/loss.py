@@ -42,7 +42,7 @@ def label_smoothed_loss(
       label_smoothing: eps, from 0 to 1.
 
     Returns:
-      `LossSums` over all real targets.
+      `LossSums` over all real targets; NaN if one is negative, or V or more.
     """
     loss_BT, nll_BT = _cross_entropies(label_smoothing, logits, targets)
     real_BT = targets != 0
@@ -65,7 +65,9 @@ def _cross_entropies_forward(label_smoothing, logits, targets):
     logits_BTV = logits.astype(jnp.float32)
     normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
     # Devices that hold a part of the vocabulary each look it up there: no logits travel.
-    target_BT = jnp.take_along_axis(logits_BTV, targets[..., None], axis=-1)[..., 0]
+    # What the vocabulary does not have gives NaN; a negative target would count from its end.
+    known_BT = jnp.where(targets < 0, logits.shape[-1], targets)
+    target_BT = jnp.take_along_axis(logits_BTV, known_BT[..., None], axis=-1, mode='fill')[..., 0]
     nll_BT = normalizer_BT - target_BT
     loss_BT = nll_BT
     if label_smoothing:  # logits may be -inf without
