@@ -124,7 +124,7 @@ def test_a_call_may_set_the_limit(translator):
 
 
 def test_a_text_too_long_for_the_memory_is_named(translator, monkeypatch):
-    monkeypatch.setattr(search, 'LONG', 64)
+    monkeypatch.setattr(memory, 'LONG', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
     with pytest.raises(UserError, match=r'^line 6, with \d+ tokens, needs .* of 0\.01 MiB: split'):
         translator.translate(['The cat.', 'the cat ' * 40], first_line=5)

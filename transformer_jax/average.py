@@ -19,12 +19,8 @@ def main(arguments: Sequence[str]) -> None:
         description='Writes a new folder that translates and scores with the mean of checkpoints:\n'
         'the latest (the default), the best by dev BLEU, or those named.',
     )
-    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    command.add_model_flags(parser)
     parser.add_argument('--output', required=True, help='folder to write')
-    parser.add_argument('--checkpoints', type=int, help='how many (default: of the config)')
-    parser.add_argument(
-        '--average', choices=('latest', 'best'), help='which (default: of the config)'
-    )
     parser.add_argument('--steps', help='the checkpoints of these steps, e.g. 800,900,1000')
     flags = parser.parse_args(arguments)
     if flags.steps is not None and (flags.checkpoints is not None or flags.average is not None):

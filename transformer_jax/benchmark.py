@@ -104,7 +104,13 @@ def main(arguments: Sequence[str]) -> None:
     figures = _machine(config, flags.config) | figures
     _measure(config, parts, flags.synthetic, flags.profile, figures)
     if flags.json:
-        Path(flags.json).write_text(json.dumps(figures, indent=2) + '\n', encoding='utf-8')
+        try:
+            Path(flags.json).write_text(json.dumps(figures, indent=2) + '\n', encoding='utf-8')
+        except OSError as error:
+            raise UserError(
+                f'--json={flags.json!r} cannot be written ({error.strerror}): what was measured '
+                'is printed above.'
+            ) from error
 
 
 def _machine(config: Config, name: str) -> dict[str, Any]:

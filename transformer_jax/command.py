@@ -117,6 +117,25 @@ def add_config_flag(parser: Parser) -> None:
     )
 
 
+def add_model_flags(parser: Parser) -> None:
+    """Adds the flags that say which weights to take: --workdir, --checkpoints and --average."""
+    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    parser.add_argument(
+        '--checkpoints', type=int, help='how many to average (default: of the config)'
+    )
+    parser.add_argument(
+        '--average',
+        choices=('latest', 'best'),
+        help='which checkpoints to average (default: of the config)',
+    )
+
+
+def add_search_flags(parser: Parser) -> None:
+    """Adds the flags that say how to search: --beam_size and --length_penalty."""
+    parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
+    parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
+
+
 def config_name(config_flag: str) -> str:
     """'multi30k' for 'configs/multi30k.py:../data'."""
     return Path(_split(config_flag)[0]).stem

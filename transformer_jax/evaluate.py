@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> None:
         description='Translates and scores: BLEU and chrF with their sacreBLEU signatures and\n'
         'confidence intervals, loss and perplexity. Nothing is left out, however long.',
     )
-    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    command.add_model_flags(parser)
     parser.add_argument('--source', help="source text file (default: the run's own test set)")
     parser.add_argument(
         '--reference',
@@ -34,12 +34,7 @@ def main(arguments: Sequence[str]) -> None:
         choices=('dev', 'test'),
         help="which of the run's own sets (default: test)",
     )
-    parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
-    parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
-    parser.add_argument('--checkpoints', type=int, help='how many to average')
-    parser.add_argument(
-        '--average', choices=('latest', 'best'), help='which checkpoints to average'
-    )
+    command.add_search_flags(parser)
     flags = parser.parse_args(arguments)
     if (flags.source is None) != (flags.reference is None):
         raise UserError('--source and --reference belong together: give both or neither.')

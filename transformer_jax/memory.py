@@ -1,7 +1,7 @@
 """How much memory there is, and how much a program takes."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 import jax
@@ -69,6 +69,28 @@ def check_room(program: jax.stages.Lowered, device: jax.Device, name: str) -> No
             f'{name} needs {takes} on a device{has}: split it into sentences, or have longer lines '
             'cut with max_source_length.'
         )
+
+
+class LongLines:
+    """Looks, once for each shape, whether a device has the memory that long lines take."""
+
+    def __init__(self, device: jax.Device):
+        self._device = device
+        self._fitting: set[tuple[int, ...]] = set()
+
+    def check(
+        self, shape: tuple[int, ...], program: Callable[[], jax.stages.Lowered], name: str
+    ) -> None:
+        """A UserError if the lines are long, and there is too little memory for them.
+
+        Args:
+          shape: [rows, length, ...], what the program is compiled for.
+          program: makes what is to be run.
+          name: of the lines, for the message.
+        """
+        if shape[1] >= LONG and shape not in self._fitting:
+            check_room(program(), self._device, name)
+            self._fitting.add(shape)
 
 
 def free_memory(root: Path = Path('/')) -> int | None:

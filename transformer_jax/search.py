@@ -16,7 +16,7 @@ from transformer_jax.config.checks import check_types
 from transformer_jax.data.batching import round_length
 from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.errors import UserError
-from transformer_jax.memory import LONG, check_room
+from transformer_jax.memory import LongLines
 from transformer_jax.model import (
     DecodingCache,
     Transformer,
@@ -117,7 +117,7 @@ class Searcher:
         self.params = jax.device_put(params, state_shardings(params, self.mesh))
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self._eos_id = eos_id
-        self._fitting: set[tuple[int, ...]] = set()  # shapes of long lines that have been checked
+        self._long_lines = LongLines(self.mesh.local_devices[0])
 
     def __call__(
         self,
@@ -196,9 +196,7 @@ class Searcher:
         hypotheses = decode.beam_size if sampling is None else n_best
         start = (self.params, batch['source'], self.model, hypotheses)
         shape = (*source_BS.shape, hypotheses)
-        if source_BS.shape[1] >= LONG and shape not in self._fitting:
-            check_room(_start.lower(*start), self.mesh.local_devices[0], name)
-            self._fitting.add(shape)
+        self._long_lines.check(shape, lambda: _start.lower(*start), name)
         found = _search(
             self.params,
             _start(*start),

@@ -26,11 +26,10 @@ def main(arguments: Sequence[str]) -> None:
         description='Translates a line in to a line out, in order; an empty line stays empty.\n'
         'Reads stdin and writes stdout unless told otherwise; at a terminal it answers each line.',
     )
-    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    command.add_model_flags(parser)
     parser.add_argument('--input', help='file to read instead of stdin')
     parser.add_argument('--output', help='file to write instead of stdout')
-    parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
-    parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
+    command.add_search_flags(parser)
     parser.add_argument(
         '--max_source_length',
         type=int,
@@ -43,10 +42,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument('--top_k', type=int, default=0, help='of --sample (default: 0, all)')
     parser.add_argument('--top_p', type=float, default=1.0, help='of --sample (default: 1, all)')
     parser.add_argument('--seed', type=int, default=0, help='of --sample (default: 0)')
-    parser.add_argument('--checkpoints', type=int, help='how many to average')
-    parser.add_argument(
-        '--average', choices=('latest', 'best'), help='which checkpoints to average'
-    )
     flags = parser.parse_args(arguments)
 
     sampling = None

@@ -61,15 +61,15 @@ def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
 def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttention:
     """Multi-head attention of the config's sizes."""
     return MultiHeadAttention(
-        config.num_heads,
-        config.key_size,
-        config.value_size,
-        compute_dtype(config),
-        config.attention_bias,
-        config.attention_dropout_rate,
-        config.attention_gain,
-        attention_implementation(config),
-        layout,
+        num_heads=config.num_heads,
+        key_size=config.key_size,
+        value_size=config.value_size,
+        dtype=compute_dtype(config),
+        use_bias=config.attention_bias,
+        dropout_rate=config.attention_dropout_rate,
+        gain=config.attention_gain,
+        implementation=attention_implementation(config),
+        layout=layout,
         name=name,
     )
 
@@ -136,11 +136,11 @@ class FeedForward(nn.Module):
 def feed_forward(config: ModelConfig, layout: Layout, name: str) -> FeedForward:
     """Feed-forward sub-layer of the config's sizes."""
     return FeedForward(
-        config.d_ff,
-        compute_dtype(config),
-        config.activation,
-        config.activation_dropout_rate,
-        layout,
+        d_ff=config.d_ff,
+        dtype=compute_dtype(config),
+        activation=config.activation,
+        dropout_rate=config.activation_dropout_rate,
+        layout=layout,
         name=name,
     )
 

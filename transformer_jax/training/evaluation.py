@@ -1,6 +1,6 @@
 """Loss of a set of sentence pairs; nothing is left out, however long."""
 
-import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.memory import LONG, check_room
+from transformer_jax.memory import LongLines
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.loss import LossSums
@@ -51,7 +51,6 @@ class CorpusLoss(NamedTuple):
     tokens: int
 
 
-@dataclasses.dataclass(frozen=True)
 class LossEvaluator:
     """Measures the loss of sentence pairs, without dropout.
 
@@ -62,14 +61,12 @@ class LossEvaluator:
       mesh: rows are divided among its devices.
     """
 
-    model: Transformer
-    vocabulary: Vocabulary
-    label_smoothing: float
-    mesh: Mesh
-    # Shapes of long pairs that have been checked.
-    _fitting: set[tuple[int, ...]] = dataclasses.field(
-        default_factory=set, init=False, repr=False, compare=False
-    )
+    def __init__(
+        self, model: Transformer, vocabulary: Vocabulary, label_smoothing: float, mesh: Mesh
+    ):
+        self.model, self.vocabulary = model, vocabulary
+        self.label_smoothing, self.mesh = label_smoothing, mesh
+        self._long_lines = LongLines(mesh.local_devices[0])
 
     def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
         """The loss of `pairs` (source text, target text), at least one.
@@ -105,10 +102,8 @@ class LossEvaluator:
         arguments = (params, shard_whole_batch(batch, self.mesh))
         options = {'model': self.model, 'label_smoothing': self.label_smoothing}
         shape = batch['source'].shape
-        if shape[1] >= LONG and shape not in self._fitting:
-            step = _eval_step.lower(*arguments, **options)
-            check_room(step, self.mesh.local_devices[0], f'a pair of up to {shape[1]:,} tokens')
-            self._fitting.add(shape)
+        step = functools.partial(_eval_step.lower, *arguments, **options)
+        self._long_lines.check(shape, step, f'a pair of up to {shape[1]:,} tokens')
         return _eval_step(*arguments, **options)
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[Sentences, Sentences, np.ndarray]:
