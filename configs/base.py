@@ -11,7 +11,7 @@ from transformer_jax.config import Config
 
 
 def get_config():
-    # The defaults of Config are this recipe, but for the data and the rhythm of checkpoints.
+    # The defaults of Config are this recipe, but for how often it saves and evaluates.
     config = Config().to_config_dict()
 
     config.model.num_layers = 6

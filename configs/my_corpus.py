@@ -15,7 +15,8 @@ def get_config():
     # --- Your sentences -------------------------------------------------------------------------
     # Two text files in UTF-8, a sentence a line; line 17 of one translates line 17 of the other.
     # They may be compressed (.gz, .xz). A single table works too: name it as train_source alone
-    # (.tsv, .csv or .jsonl), and its columns as source_column and target_column.
+    # (.tsv, .csv or .jsonl). Its columns are named as the languages, 'en' and 'fr', in .tsv and
+    # .csv by the first row; other names go into source_column and target_column.
     config.data.corpus = 'files'
     config.data.source_language = 'en'
     config.data.target_language = 'fr'

@@ -13,6 +13,7 @@ Model FLOPs are those of transformer_jax/flops.py, in which padding is no work.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
@@ -32,15 +33,16 @@ import numpy as np
 from transformer_jax import __version__, command, measure, resuming
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config
-from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.prepare import prepare
+from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError
 from transformer_jax.huge_pages import restart_with_huge_pages
 from transformer_jax.memory import device_memory
 from transformer_jax.model import parameter_count
 from transformer_jax.model.layers import compute_dtype
-from transformer_jax.preflight import compile_steps, remember_speed, report
+from transformer_jax.preflight import Program, compile_steps, remember_speed, report
 from transformer_jax.sharding import make_mesh
 
 _PARTS = ('start', 'input', 'compile', 'train', 'decode')
@@ -102,7 +104,7 @@ def main(arguments: Sequence[str]) -> None:
     if 'start' in parts:
         figures['start'] = _start([f'--config={flags.config}', *overrides])
     figures = _machine(config, flags.config) | figures
-    _measure(config, parts, flags.synthetic, flags.profile, figures)
+    _measure(_work(config, flags.synthetic), parts, flags.profile, figures)
     if flags.json:
         try:
             Path(flags.json).write_text(json.dumps(figures, indent=2) + '\n', encoding='utf-8')
@@ -143,42 +145,59 @@ def _start(flags: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _measure(
-    config: Config,
-    parts: Sequence[str],
-    synthetic: int | None,
-    profile: str | None,
-    figures: dict[str, Any],
-) -> None:
-    """Prints each part as soon as it is measured, and adds it to `figures`."""
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What is measured.
+
+    Attributes:
+      config: of the run.
+      mesh: the devices.
+      vocab_size: V.
+      store: the tokenised pairs.
+      plan: of their batches.
+      segmentation: how they are drawn anew each time, if they are.
+      sentences: token ids of sentences to translate.
+    """
+
+    config: Config
+    mesh: jax.sharding.Mesh
+    vocab_size: int
+    store: TokenStore
+    plan: BatchPlan
+    segmentation: SampledSegmentation | None
+    sentences: list[np.ndarray]
+
+
+def _work(config: Config, synthetic: int | None) -> _Work:
+    """The corpus of the config, or so many synthetic pairs."""
+    mesh = make_mesh(config.mesh)
     if synthetic is None:
         data = prepare(config.data, resuming.inherited_vocabulary(config))
-        store, plan, vocab_size = data.store, data.plan, data.vocabulary.size
-        segmentation = data.segmentation
         sentences = data.vocabulary.encode([source for source, _ in data.dev[:_SENTENCES]])
-    else:
-        store, segmentation = synthetic_store(synthetic, config), None
-        vocab_size = config.data.vocab_size
-        plan = BatchPlan(
-            store.source.lengths,
-            store.target.lengths,
-            max_length=config.data.max_length,
-            tokens_per_batch=config.data.tokens_per_batch,
-            num_buckets=config.data.num_buckets,
-            seed=config.data.seed,
-        )
-        tokens, offsets = store.source
-        ends = offsets[1 : 1 + _SENTENCES].tolist()
-        sentences = [tokens[a:b].astype(np.int32) for a, b in itertools.pairwise([0, *ends])]
+        size = data.vocabulary.size
+        return _Work(config, mesh, size, data.store, data.plan, data.segmentation, sentences)
+    store = synthetic_store(synthetic, config)
+    plan = BatchPlan(
+        store.source.lengths,
+        store.target.lengths,
+        max_length=config.data.max_length,
+        tokens_per_batch=config.data.tokens_per_batch,
+        num_buckets=config.data.num_buckets,
+        seed=config.data.seed,
+    )
+    tokens, offsets = store.source
+    ends = offsets[1 : 1 + _SENTENCES].tolist()
+    sentences = [tokens[a:b].astype(np.int32) for a, b in itertools.pairwise([0, *ends])]
+    return _Work(config, mesh, config.data.vocab_size, store, plan, None, sentences)
+
+
+def _measure(
+    work: _Work, parts: Sequence[str], profile: str | None, figures: dict[str, Any]
+) -> None:
+    """Prints each part as soon as it is measured, and adds it to `figures`."""
+    config, mesh, vocab_size, plan = work.config, work.mesh, work.vocab_size, work.plan
     if 'input' in parts:
-        found = figures['input'] = measure.input_pipeline(store, plan, segmentation, _SECONDS)
-        print(
-            f'input: {found["pairs_per_second"]:,.0f} pairs/s, '
-            f'{found["batches_per_second"]:,.1f} batches/s over {found["epochs"]:.1f} epochs of '
-            f'{found["pairs"]:,} pairs; padding {100 * found["padding"]:.1f} % of all positions in '
-            f'{found["shapes"]} shapes'
-        )
-    mesh = make_mesh(config.mesh)
+        figures['input'] = _input(work)
     if 'train' in parts or 'decode' in parts:
         ceiling = figures['matrix_flops_per_second'] = measure.matrix_ceiling(config, mesh)
         print(f'matrix products: {ceiling / 1e9:,.0f} GFLOP/s on {mesh.size} device(s)')
@@ -188,21 +207,34 @@ def _measure(
         # Where nothing is run, a machine too small for it can still say what it would take.
         limit = device_memory(mesh.local_devices[0]) if 'train' in parts else None
         programs, found = measure.compilation(config, vocab_size, plan, mesh, limit)
-        figures['compile'] = found | _programs(config, vocab_size, plan, mesh, programs, found)
+        figures['compile'] = found | _programs(work, programs, found)
     with jax.profiler.trace(profile) if profile else contextlib.nullcontext():
         if 'train' in parts:
             if programs is None:
                 limit = device_memory(mesh.local_devices[0])
                 programs = compile_steps(config, vocab_size, plan.buckets, mesh, limit)
-            speed = measure.TrainingSpeed(config, vocab_size, programs, mesh, ceiling)
-            figures['train'] = _train(config, speed, programs, mesh, store, plan, segmentation)
+            figures['train'] = _train(work, programs, ceiling)
         if 'decode' in parts:
-            figures['decode'] = _decode(measure.DecodingSpeed(config, vocab_size, sentences))
+            figures['decode'] = _decode(measure.DecodingSpeed(config, vocab_size, work.sentences))
 
 
-def _programs(config, vocab_size, plan, mesh, programs, seconds) -> dict[str, Any]:
+def _input(work: _Work) -> dict[str, Any]:
+    found = measure.input_pipeline(work.store, work.plan, work.segmentation, _SECONDS)
+    print(
+        f'input: {found["pairs_per_second"]:,.0f} pairs/s, '
+        f'{found["batches_per_second"]:,.1f} batches/s over {found["epochs"]:.1f} epochs of '
+        f'{found["pairs"]:,} pairs; padding {100 * found["padding"]:.1f} % of all positions in '
+        f'{found["shapes"]} shapes'
+    )
+    return found
+
+
+def _programs(
+    work: _Work, programs: dict[Bucket, Program], seconds: dict[str, float]
+) -> dict[str, Any]:
     """What the compiled programs say of themselves."""
-    parameters = parameter_count(config.model, vocab_size)
+    mesh, vocab_size = work.mesh, work.vocab_size
+    parameters = parameter_count(work.config.model, vocab_size)
     moved = max(
         (collective_bytes(p.compiled.as_text()) for p in programs.values()), key=Counter.total
     )
@@ -212,7 +244,7 @@ def _programs(config, vocab_size, plan, mesh, programs, seconds) -> dict[str, An
         f'{seconds["warm_seconds"]:.1f} s, for {mesh.size} {jax.default_backend()} device(s), '
         f'mesh {_mesh(mesh)}'
     )
-    print(report(programs, plan, None, 0))
+    print(report(programs, work.plan, None, 0))
     print(f'moved between devices by a step, at most (parameters: {4 * parameters:,} bytes):')
     print('\n'.join(f'  {k:20}{v:16,} bytes' for k, v in moved.items()) or '  nothing')
     return {
@@ -226,7 +258,9 @@ def _programs(config, vocab_size, plan, mesh, programs, seconds) -> dict[str, An
     }
 
 
-def _train(config, speed, programs, mesh, store, plan, segmentation) -> dict[str, Any]:
+def _train(work: _Work, programs: dict[Bucket, Program], ceiling: float) -> dict[str, Any]:
+    config, mesh = work.config, work.mesh
+    speed = measure.TrainingSpeed(config, work.vocab_size, programs, mesh, ceiling)
     print('  rows  source  target  target tokens/s  sentences/s  GFLOP/s  of matrix products')
 
     def line(shape: str, found: dict[str, Any]) -> str:
@@ -244,7 +278,7 @@ def _train(config, speed, programs, mesh, store, plan, segmentation) -> dict[str
         print(line(shape, found))
     flops_per_second = statistics.median(found['flops_per_second'] for found in shapes)
     remember_speed(cache_folder(config.data.cache_dir), config, mesh, flops_per_second)
-    mix = speed.mix(store, plan, segmentation, 2 * _SECONDS)
+    mix = speed.mix(work.store, work.plan, work.segmentation, 2 * _SECONDS)
     memory = measure.peak_memory(mesh)
     predicted = max(program.bytes for program in programs.values())
     print(
