@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # before jax chooses a backend
 # A third of the tests' time went into optimising programs that run for milliseconds.
@@ -48,9 +49,10 @@ def run_command(monkeypatch, capsys):
     """Runs a command's module in this process; returns its exit code, stdout and stderr."""
     from transformer_jax import command
 
-    def run(module, *arguments, stdin=b''):
+    def run(module, *arguments, stdin=b'', terminal=False):
         monkeypatch.setattr('sys.argv', ['command', *map(str, arguments)])
         monkeypatch.setattr('sys.stdin', io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(sys.stdin, 'isatty', lambda: terminal)
         code = 0
         try:
             command.run(module.main)

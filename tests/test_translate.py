@@ -18,6 +18,14 @@ def test_lines_out_are_as_lines_in(run_command, workdir, translator):
     assert out.split('\n') == [*translator(lines), '']
 
 
+def test_at_a_terminal_it_asks_for_each_line(run_command, workdir, translator):
+    lines = f'{TEXTS[0]}\n{TEXTS[2]}\n'.encode()
+    code, out, err = run_command(translate, '--workdir', workdir, stdin=lines, terminal=True)
+    assert code == 0
+    assert out.splitlines() == translator([TEXTS[0], TEXTS[2]])
+    assert err == '> > > '
+
+
 def test_files_and_line_ends(run_command, workdir, translator, tmp_path):
     # A line separator inside a sentence does not end its line; a carriage return does not count.
     (tmp_path / 'in').write_bytes(f'{TEXTS[0]}\r\nThe\u2028cat\n'.encode())
