@@ -1,7 +1,10 @@
 """Every test sees eight CPU devices, strict shapes, and a cache folder of its own."""
 
+import functools
 import io
+import logging
 import os
+import resource
 import sys
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # before jax chooses a backend
@@ -22,6 +25,31 @@ def _own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('TRANSFORMER_JAX_CACHE', str(tmp_path_factory.mktemp('cache')))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before():
+    """A command run in this process sets up its messages: the next test is not to notice."""
+    loggers = [logging.getLogger(name) for name in ('transformer_jax', 'absl')]
+    before = [(x, x.handlers[:], x.level, x.propagate) for x in loggers]
+    yield
+    for logger, handlers, level, propagate in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def small_disk():
+    """Called, it lets no file grow beyond 4 kB, the nearest to a full disk that needs no disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    restore = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
+
+    def fill():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+        return restore
+
+    yield fill
+    restore()
 
 
 @pytest.fixture(scope='session')

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from transformer_jax import command, main
+from transformer_jax import average, command, evaluate, main, translate
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
+from transformer_jax.translator import Translator
 
 CONFIG = """
 from transformer_jax.config import Config
@@ -295,6 +296,23 @@ def test_ctrl_c_says_so_and_exits_with_130(monkeypatch, capsys):
         command.run(interrupted)
     assert exit_.value.code == 130
     assert capsys.readouterr().err == 'Stopped by Ctrl-C.\n'
+
+
+@pytest.mark.parametrize(
+    ('module', 'more'), [(translate, []), (evaluate, []), (average, ['--output', 'mean'])]
+)
+def test_which_checkpoints_is_handed_on(run_command, monkeypatch, tmp_path, module, more):
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def load(workdir, **given):
+        asked.append((workdir, given['checkpoints'], given['average']))
+        raise UserError('enough')
+
+    monkeypatch.setattr(Translator, 'load', load)
+    flags = ['--workdir', 'run', '--checkpoints', '3', '--average', 'best', *more]
+    assert run_command(module, *flags)[0] == 2
+    assert asked == [('run', 3, 'best')]
 
 
 def test_stdout_is_utf_8_whatever_the_locale(monkeypatch):

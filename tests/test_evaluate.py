@@ -29,6 +29,12 @@ def test_it_scores_the_dev_set(run_command, workdir):
     assert f'sentences    {dev}, 1 reference(s)' in out
 
 
+def test_it_searches_as_it_is_told(run_command, workdir):
+    flags = ['--split', 'dev', '--beam_size', '1', '--length_penalty', '1']
+    _, out, _ = run_command(evaluate, '--workdir', workdir, *flags)
+    assert 'beam 1, log-probability / ((5 + length) / 6)^1,' in out
+
+
 def test_it_notices_that_a_set_has_changed(run_command, workdir, tmp_path):
     run_of = shutil.copytree(workdir, tmp_path / 'run')
     saved = json.loads((run_of / 'config.json').read_text())

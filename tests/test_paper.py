@@ -1,5 +1,7 @@
 """Table 3 of the paper, row by row."""
 
+from pathlib import Path
+
 import pytest
 
 from transformer_jax import paper
@@ -8,6 +10,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_count
 from transformer_jax.paper import ROWS, VOCAB_SIZE, row_config
 
+CONFIGS = Path(__file__).parent.parent / 'configs'
 COUNTS = {
     'base': 63_045_632,
     'A-heads-1': 63_045_632,
@@ -54,7 +57,7 @@ def test_layers_by_hand():
 
 @pytest.mark.parametrize('name', ROWS)
 def test_a_row_is_base_but_for_what_it_says(name):
-    base, row = load_config('configs/base.py'), load_config(f'configs/table3.py:{name}')
+    base, row = load_config(f'{CONFIGS}/base.py'), load_config(f'{CONFIGS}/table3.py:{name}')
     changed = {section: set(fields) for section, fields in ROWS[name].changes.items()}
     for section, fields in row.to_dict().items():
         before = base.to_dict()[section]
@@ -71,7 +74,7 @@ def test_heads_make_up_the_width(name):
 
 def test_an_unknown_row_names_those_there_are():
     with pytest.raises(UserError, match=r"Table 3 has no row 'F'; its rows are base, A-heads-1"):
-        load_config('configs/table3.py:F')
+        load_config(f'{CONFIGS}/table3.py:F')
 
 
 def test_the_command_prints_a_line_each(capsys):

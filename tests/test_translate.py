@@ -9,6 +9,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax import translate
+from transformer_jax.translator import Sampling, Translator
 
 
 def test_lines_out_are_as_lines_in(run_command, workdir, translator):
@@ -24,6 +25,31 @@ def test_at_a_terminal_it_asks_for_each_line(run_command, workdir, translator):
     assert code == 0
     assert out.splitlines() == translator([TEXTS[0], TEXTS[2]])
     assert err == '> > > '
+
+
+@pytest.mark.parametrize(
+    ('flags', 'options'),
+    [
+        (['--beam_size', '1'], {'beam_size': 1}),
+        (['--length_penalty', '2'], {'length_penalty': 2.0}),
+        (['--max_source_length', '3'], {'max_source_length': 3}),
+        (
+            '--sample --temperature 1.5 --top_k 40 --top_p 0.9 --seed 3'.split(),
+            {'sampling': Sampling(1.5, 40, 0.9, 3)},
+        ),
+    ],
+)
+def test_flags_reach_the_translator(run_command, translator, monkeypatch, flags, options):
+    asked = []
+
+    def note(_, texts, **given):
+        asked.append(given)
+        return [[]] * len(texts)
+
+    monkeypatch.setattr(Translator, 'load', lambda *_, **__: translator)
+    monkeypatch.setattr(Translator, 'translate', note)
+    assert run_command(translate, '--workdir', 'x', *flags, stdin=b'\n')[0] == 0
+    assert [given.items() >= options.items() for given in asked] == [True, True]
 
 
 def test_files_and_line_ends(run_command, workdir, translator, tmp_path):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 import shutil
 
 import jax
@@ -20,8 +19,6 @@ from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
 from transformer_jax.translator import Sampling, Translation, Translator
 from transformer_jax.workdir import Workdir
-
-messages = logging.getLogger('transformer_jax')
 
 
 @pytest.mark.parametrize('mesh', [MeshConfig(1, 8, 1), MeshConfig(4, 1, 2), MeshConfig(2, 2, 2)])
@@ -108,9 +105,7 @@ def test_a_configured_limit_is_reported_by_line(translator, caplog):
     decode = translator.config.decode.__class__(max_source_length=8, max_extra_length=10)
     config = Config(model=translator.config.model, decode=decode)
     limited = Translator(config, translator.vocabulary, translator.search.params)
-    messages.addHandler(caplog.handler)
     limited.translate(['The cat.', 'the cat ' * 20], first_line=5)
-    messages.removeHandler(caplog.handler)
     assert {record.getMessage() for record in caplog.records} == {
         f'Line 6 has {len(translator.vocabulary.encode(["the cat " * 20])[0])} tokens '
         'and is cut to the limit of 8.'
@@ -183,6 +178,13 @@ def test_a_bad_option(translator, options, sentence):
     assert sentence in str(error.value)
 
 
+def test_several_draws_of_a_line_differ_and_the_likeliest_comes_first(translator):
+    found = translator(TEXTS[1], n_best=6, sampling=Sampling(temperature=1.5))  # beyond the beam
+    scores = [one.score for one in found]
+    assert len(found) == 6 and scores == sorted(scores, reverse=True)
+    assert len({one.text for one in found}) > 1
+
+
 @pytest.mark.parametrize(
     'field, value',
     [
@@ -253,9 +255,7 @@ def test_a_damaged_checkpoint_is_left_out_and_named(workdir, tmp_path, caplog):
     for file in (tmp_path / 'run' / 'checkpoints' / '120').rglob('*'):
         if file.is_file():
             file.write_bytes(b'')
-    messages.addHandler(caplog.handler)
     assert Translator.load(tmp_path / 'run').steps == [60]
-    messages.removeHandler(caplog.handler)
     assert 'The checkpoint of step 120 is damaged' in caplog.text
 
 
@@ -276,9 +276,7 @@ def test_before_a_dev_bleu_is_known_the_latest_stand_in_for_the_best(workdir, tm
     decode = dataclasses.replace(saved.config.decode, average='best', average_checkpoints=1)
     config = dataclasses.replace(saved.config, decode=decode)
     run.write_run(dataclasses.replace(saved, config=config))
-    messages.addHandler(caplog.handler)
     assert Translator.load(run.path).steps == [120]
-    messages.removeHandler(caplog.handler)
     assert 'No checkpoint has a dev BLEU yet: the latest are taken.' in caplog.text
 
 

@@ -27,7 +27,7 @@ def test_a_damaged_average_is_no_training_to_go_on_with(tmp_path, text):
 def test_a_damaged_config(tmp_path, config):
     saved = json.dumps({'config': config, 'data_fingerprint': 'x'})
     (tmp_path / 'config.json').write_text(saved)
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=r'has a config\.json that cannot be read'):
         Workdir(tmp_path).read_run()
 
 

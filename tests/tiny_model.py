@@ -28,6 +28,11 @@ def tiny(**changes):
     return ModelConfig(**sizes | changes)
 
 
+def normal(seed, *shape, dtype=jnp.float32):
+    """Normally distributed numbers."""
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
+
+
 def shapes_of(module, *inputs):
     return jax.eval_shape(module.init, jax.random.key(0), *inputs)
 

@@ -6,7 +6,6 @@ import logging
 import socket
 import sys
 import threading
-import time
 
 import pytest
 
@@ -154,9 +153,7 @@ def test_tfds_unknown_name(tfds, tmp_path, offline, name, expected):
 
 
 def test_tfds_without_a_network_says_what_to_do(tfds, tmp_path, offline):
-    start = time.monotonic()
     text = message(tfds_config(tmp_path, dataset='wmt14_translate/de-en'))
-    assert time.monotonic() - start < 10
     assert f"data.dataset='wmt14_translate/de-en' is not prepared in {tmp_path}" in text
     assert (
         'python -c "import tensorflow_datasets as tfds; '
@@ -214,11 +211,14 @@ def test_hosts_are_asked_whether_they_can_be_reached(monkeypatch):
 
 
 def test_slow_resolver_does_not_hold_up(monkeypatch):
+    gone_on, answered = threading.Event(), []
     monkeypatch.setattr(dataset_libraries, '_PROBE_SECONDS', 0.1)
-    monkeypatch.setattr(socket, 'getaddrinfo', lambda *_, **__: time.sleep(3) or [])
-    start = time.monotonic()
+    monkeypatch.setattr(
+        socket, 'getaddrinfo', lambda *_, **__: answered.append(gone_on.wait(30)) or []
+    )
     assert not dataset_libraries._reachable(['http://nowhere.invalid/'])
-    assert time.monotonic() - start < 2
+    assert answered == []  # it is still being asked
+    gone_on.set()
 
 
 @pytest.fixture
@@ -368,9 +368,7 @@ def test_huggingface_folder_without_data(datasets, tmp_path):
 
 def test_huggingface_without_a_network(datasets, offline):
     name = 'PaulineSanchez/Translation_words_and_sentences_english_french'
-    start = time.monotonic()
     text = message(hub_config(name))
-    assert time.monotonic() - start < 10
     assert f'data.dataset={name!r} is neither a file or folder here nor in the cache' in text
     assert 'cannot be reached: name a folder made by save_to_disk' in text
     assert datasets.config.HF_HUB_OFFLINE is False  # as it was

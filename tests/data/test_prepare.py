@@ -104,11 +104,8 @@ def test_scores_on_the_training_set_are_said_to_be_that(folder, caplog):
 def test_what_is_left_out_is_counted_and_named(folder, caplog):
     (folder / 'train.en').write_text('long ' * 50 + '\n' + (folder / 'train.en').read_text())
     (folder / 'train.fr').write_text('long ' * 50 + '\n' + (folder / 'train.fr').read_text())
-    logger = logging.getLogger('transformer_jax')
-    logger.addHandler(caplog.handler)
     prepare(config(folder, dev_size=1, test_size=1, seed=3))
-    logger.removeHandler(caplog.handler)
-    assert 'training pairs, longer than data.max_length=20 tokens.' in caplog.text
+    assert 'Left out 1 of 89 training pairs, longer than data.max_length=20 tokens.' in caplog.text
     assert 'Left out 1 training pairs with an empty side.' in caplog.text
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_model import normal
 
 from transformer_jax.model import (
     KVCache,
@@ -21,10 +22,6 @@ from transformer_jax.model import (
 def one_head(rows):
     """[T, H] numbers as [1, T, 1, H]."""
     return jnp.asarray(rows, jnp.float32)[None, :, None, :]
-
-
-def normal(seed, *shape):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
 def parameters(module, *inputs):

@@ -7,6 +7,7 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_model import normal
 
 from transformer_jax.model import gradients
 from transformer_jax.model.gradients import (
@@ -17,10 +18,6 @@ from transformer_jax.model.gradients import (
     sum_rows,
     take_rows,
 )
-
-
-def normal(seed, *shape, dtype=jnp.float32):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
 
 
 def products(function, *arguments):
@@ -133,12 +130,11 @@ def test_rows_are_summed(count):
 
 
 def test_the_sum_of_a_row_does_not_depend_on_the_other_rows():
-    # Sums in another order would round otherwise.
-    values, others = normal(0, 50, 2), normal(1, 50, 2)
+    # A difference of running sums would lose the digits of what comes after large rows.
+    values, others = normal(0, 50, 2), 1e6 * normal(1, 50, 2)
     alone = sum_rows(3, jnp.full(50, 1), values)
     below = sum_rows(3, jnp.repeat(jnp.array([0, 1]), 50), jnp.concatenate([others, values]))
     np.testing.assert_allclose(alone[1], below[1], rtol=1e-5)
-    np.testing.assert_array_equal(alone, sum_rows(3, jnp.full(50, 1), values))
 
 
 def test_rows_on_a_gpu_have_the_gradient_of_a_lookup(monkeypatch):

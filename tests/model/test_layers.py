@@ -5,14 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from tiny_model import normal
 
 from transformer_jax.model import DecoderLayer, EncoderLayer, FeedForward, ModelConfig
 from transformer_jax.model.layers import Residual, compute_dtype
 from transformer_jax.model.transformer import Positions
-
-
-def normal(seed, *shape):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
 def tiny(**changes):

@@ -1,5 +1,4 @@
 import errno
-import logging
 import os
 import shutil
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from transformer_jax import processes
+from transformer_jax.config import MeshConfig
 from transformer_jax.errors import UserError
 from transformer_jax.sharding import make_mesh, state_shardings
 from transformer_jax.training.checkpoints import Checkpoints
@@ -81,6 +81,29 @@ def test_any_number_of_devices_to_any(tmp_path, saved_on, restored_on):
     assert len(restored.params['a'].sharding.device_set) == restored_on
 
 
+def laid_on(mesh, step):
+    """A state whose parameters have names and shapes that fsdp and tensor divide."""
+    value = state(step)
+    params = {'embedding': value.params['b'], 'inner': {'kernel': value.params['a']}}
+    value = value.replace(params=params)
+    return jax.device_put(value, state_shardings(value, make_mesh(mesh)))
+
+
+@pytest.mark.parametrize(
+    ('saved_on', 'restored_on'),
+    [(MeshConfig(1, 8, 1), MeshConfig(2, 2, 2)), (MeshConfig(4, 1, 2), MeshConfig(1, 8, 1))],
+)
+def test_any_mesh_to_any(tmp_path, saved_on, restored_on):
+    manager = Checkpoints(tmp_path / 'c')
+    manager.save(laid_on(saved_on, 5))
+    manager.wait()
+    wanted, restored = laid_on(restored_on, 5), manager.restore_latest(laid_on(restored_on, 0))
+    assert same(restored, wanted)
+    leaves, wanted_leaves = jax.tree.leaves(restored), jax.tree.leaves(wanted)
+    assert [x.sharding for x in leaves] == [x.sharding for x in wanted_leaves]
+    assert not all(x.sharding.is_fully_replicated for x in leaves)
+
+
 def cut(file):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
@@ -98,11 +121,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, dam
     for file in list((tmp_path / 'c' / '10').rglob('*')):
         if file.is_file():
             damage(file)
-    logger = logging.getLogger('transformer_jax')
-    logger.addHandler(caplog.handler)
     manager = Checkpoints(tmp_path / 'c', keep=3)
     assert same(manager.restore_latest(state(0)), state(5))
-    logger.removeHandler(caplog.handler)
     assert 'The checkpoint of step 10 is damaged' in caplog.text
     assert (tmp_path / 'c.damaged' / '10').is_dir()
     manager.save(state(10))

@@ -1,0 +1,33 @@
+"""Where things that can be made again are kept."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from transformer_jax.cache import cache_folder, content_digest, failures_to_cache
+from transformer_jax.errors import UserError
+
+
+def test_texts_that_only_join_alike_differ():
+    assert content_digest(['ab', 'c']) != content_digest(['a', 'bc'])
+
+
+def test_what_is_configured_goes_before_the_environment(monkeypatch):
+    monkeypatch.setenv('TRANSFORMER_JAX_CACHE', 'of the environment')
+    assert cache_folder('configured') == Path('configured')
+    assert cache_folder() == Path('of the environment')
+
+
+@pytest.mark.parametrize('named', [None, 'cache/x'])
+def test_a_cache_that_cannot_be_written_is_said(named):
+    with (
+        pytest.raises(UserError, match=r"^the cache 'cache' cannot be written \(full\): make room"),
+        failures_to_cache(Path('cache')),
+    ):
+        raise OSError(errno.ENOSPC, 'full', named)
+
+
+def test_failures_elsewhere_are_not_the_caches():
+    with pytest.raises(OSError, match='full'), failures_to_cache(Path('cache')):
+        raise OSError(errno.ENOSPC, 'full', 'elsewhere')

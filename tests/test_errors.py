@@ -1,0 +1,26 @@
+"""Words for mistakes."""
+
+import pytest
+
+from transformer_jax.errors import UserError, did_you_mean, first_line, listing, user_path
+
+
+def test_a_long_listing_is_cut():
+    assert listing(map(str, range(22))).endswith("'19' and 2 more")
+    assert listing(['x' * 61]) == repr('x' * 57 + '...')
+    assert listing([]) == 'none'
+
+
+def test_the_nearest_is_named_if_any_is_near():
+    assert did_you_mean('tran.en', ['train.en', 'dev.en']) == ": did you mean 'train.en'?"
+    assert did_you_mean('zzz', ['train.en', 'dev.en']) == '.'
+
+
+def test_of_an_exception_the_first_line_is_said():
+    assert first_line(ValueError('No room.\nlong trace')) == 'No room'
+    assert first_line(ValueError()) == 'ValueError'
+
+
+def test_a_path_of_nobody_is_refused():
+    with pytest.raises(UserError, match=r"^x='~no_such_user/a' is of somebody who has no home"):
+        user_path('~no_such_user/a', 'x')
