@@ -78,7 +78,7 @@ def test_a_damaged_store_is_made_again_and_named(tmp_path, vocabulary, caplog, n
     damage(tmp_path / 'store' / name)
     again = cached_store(tmp_path / 'store', PAIRS, vocabulary)
     assert again.source.tokens.tolist() == whole
-    assert 'is damaged' in caplog.text
+    assert 'cannot be used' in caplog.text
     assert len(open_store(tmp_path / 'store')) == 2
 
 
