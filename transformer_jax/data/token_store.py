@@ -152,7 +152,9 @@ def cached_store(
         try:
             return open_store(directory)
         except DamagedStoreError as error:
-            _logger.warning('The token store %s cannot be used (%s): making it again.', directory, error)
+            _logger.warning(
+                'The token store %s cannot be used (%s): making it again.', directory, error
+            )
     return write_store(directory, pairs, vocabulary)
 
 
