@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from tiny_corpus import many
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import corpora
@@ -10,10 +11,6 @@ from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
 
 SPLITS = ('train', 'dev', 'test')
-
-
-def many(count):
-    return [(f's{i}', f't{i}') for i in range(count)]
 
 
 def config(folder, pairs, name='train', **changes):

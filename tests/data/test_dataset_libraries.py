@@ -8,38 +8,21 @@ import sys
 import threading
 
 import pytest
+from tiny_corpus import PAIRS, many, message, read
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import dataset_libraries
 from transformer_jax.data.corpora import open_corpus
-from transformer_jax.errors import UserError
 
 SPLITS = ('train', 'dev', 'test')
-PAIRS = [('a dog', 'un chien'), ('a cat', 'un chat'), ('water', "de l'eau")]
 # As in PaulineSanchez/Translation_words_and_sentences_english_french.
 ENGLISH, FRENCH = 'English words/sentences', 'French words/sentences'
 COLUMNS = {'source_column': ENGLISH, 'target_column': FRENCH}
 
 
-def many(count):
-    return [(f's{i}', f't{i}') for i in range(count)]
-
-
-def read(config, split='train'):
-    return list(open_corpus(config).pairs(split))
-
-
 def read_all(config):
     corpus = open_corpus(config)
     return [list(corpus.pairs(split)) for split in SPLITS]
-
-
-def message(config):
-    """The one line that the user sees, at opening or when reading."""
-    with pytest.raises(UserError) as caught:
-        read(config)
-    assert '\n' not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.fixture

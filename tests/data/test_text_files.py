@@ -4,13 +4,12 @@ import gzip
 import lzma
 
 import pytest
+from tiny_corpus import PAIRS, message, read
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import text_files
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.errors import UserError
-
-PAIRS = [('a dog', 'un chien'), ('a cat', 'un chat'), ('water', "de l'eau")]
 
 
 def write_texts(folder, pairs):
@@ -34,18 +33,6 @@ def files_config(source, target='', **changes):
 def write_table(folder, name, text):
     (folder / name).write_text(text, encoding='utf-8')
     return files_config(folder / name)
-
-
-def read(config):
-    return list(open_corpus(config).pairs('train'))
-
-
-def message(config):
-    """The one line that the user sees, at opening or when reading."""
-    with pytest.raises(UserError) as caught:
-        read(config)
-    assert '\n' not in str(caught.value)
-    return str(caught.value)
 
 
 def test_two_text_files_are_read_line_by_line_and_again(tmp_path):
