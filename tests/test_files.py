@@ -28,14 +28,28 @@ def test_an_error_leaves_what_was_there(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_killed_processes_left_is_removed_after_a_day(tmp_path):
+YESTERDAY = time.time() - 25 * 60 * 60
+
+
+def test_folders_that_killed_processes_left_are_removed_after_a_day(tmp_path):
     old, fresh, other = (partial_path(tmp_path / name) for name in ('a', 'a', 'b'))
     for partial in (old, fresh, other):
         partial.mkdir()
         (partial / 'tokens').write_text('half')
-    yesterday = time.time() - 25 * 60 * 60
     for path in (old / 'tokens', old, fresh, other / 'tokens', other):
-        os.utime(path, (yesterday, yesterday))
+        os.utime(path, (YESTERDAY, YESTERDAY))
     remove_leftovers(tmp_path / 'a')
     # Something in `fresh` has been written to since.
     assert sorted(tmp_path.iterdir()) == sorted([fresh, other])
+
+
+def test_files_that_killed_processes_left_go_with_the_next_writing(tmp_path):
+    old, fresh = partial_path(tmp_path / 'a'), partial_path(tmp_path / 'a')
+    own = tmp_path / 'a.partial-by-me'
+    for path in (old, fresh, own):
+        path.write_text('half')
+    for path in (old, own):
+        os.utime(path, (YESTERDAY, YESTERDAY))
+    with written_whole(tmp_path / 'a') as file:
+        file.write('whole')
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / 'a', fresh, own])

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import time
 import uuid
@@ -28,6 +29,7 @@ def written_whole(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
       path: to write.
       mode: 'w' for text, in UTF-8, or 'wb'.
     """
+    remove_leftovers(path)
     partial = partial_path(path)
     try:
         with partial.open(mode, encoding=None if 'b' in mode else 'utf-8') as file:
@@ -38,12 +40,17 @@ def written_whole(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what processes that were killed have left of writing `path`.
+    """Removes what processes that were killed have left of writing the file or folder `path`.
 
     What was written to within a day is left, since another process may be at it.
     """
-    for partial in path.parent.glob(f'{path.name}.partial-*'):
-        with contextlib.suppress(OSError):  # another process has removed it
-            newest = max(p.stat().st_mtime for p in (partial, *partial.rglob('*')))
-            if newest < time.time() - _DAY:
-                shutil.rmtree(partial)
+    leftover = re.compile(re.escape(path.name) + r'\.partial-[0-9a-f]{32}')
+    with contextlib.suppress(OSError):  # no such folder yet, or another process was faster
+        for partial in path.parent.iterdir():
+            if leftover.fullmatch(partial.name) and _last_written(partial) < time.time() - _DAY:
+                shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+
+
+def _last_written(path: Path) -> float:
+    """Seconds since the epoch, of a file, or of a folder and all that is in it."""
+    return max(p.stat().st_mtime for p in (path, *path.rglob('*')))

@@ -14,15 +14,6 @@ from transformer_jax.config.optimizer import OptimizerConfig
 from transformer_jax.config.train import TrainConfig
 from transformer_jax.errors import UserError
 
-_SECTIONS = {
-    'model': ModelConfig,
-    'data': DataConfig,
-    'optimizer': OptimizerConfig,
-    'train': TrainConfig,
-    'mesh': MeshConfig,
-    'decode': DecodeConfig,
-}
-
 # What may change between two starts of one run: how long it is and what is done along the way, and
 # how its steps are laid on whatever devices there are. Where the data lie is free, since a
 # fingerprint of their content is compared.
@@ -169,6 +160,9 @@ class Config:
                 if value != theirs[section][name]:
                     there = theirs[section][name]
                     yield section, name, f'{section}.{name}: {value!r} against {there!r}'
+
+
+_SECTIONS = {field.name: field.type for field in dataclasses.fields(Config)}
 
 
 def check_key(key: str) -> None:

@@ -64,9 +64,9 @@ def _cross_entropies(
 def _cross_entropies_forward(label_smoothing, logits, targets):
     logits_BTV = logits.astype(jnp.float32)
     normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
-    # Devices that hold a part of the vocabulary each look it up there: no logits travel.
     # What the vocabulary does not have gives NaN; a negative target would count from its end.
     known_BT = jnp.where(targets < 0, logits.shape[-1], targets)
+    # Devices that hold a part of the vocabulary each look it up there: no logits travel.
     target_BT = jnp.take_along_axis(logits_BTV, known_BT[..., None], axis=-1, mode='fill')[..., 0]
     nll_BT = normalizer_BT - target_BT
     loss_BT = nll_BT
