@@ -3,9 +3,15 @@
 import errno
 from pathlib import Path
 
+import jax
 import pytest
 
-from transformer_jax.cache import cache_folder, content_digest, failures_to_cache
+from transformer_jax.cache import (
+    cache_folder,
+    content_digest,
+    failures_to_cache,
+    keep_compiled_programs,
+)
 from transformer_jax.errors import UserError
 
 
@@ -31,3 +37,12 @@ def test_a_cache_that_cannot_be_written_is_said(named):
 def test_failures_elsewhere_are_not_the_caches():
     with pytest.raises(OSError, match='full'), failures_to_cache(Path('cache')):
         raise OSError(errno.ENOSPC, 'full', 'elsewhere')
+
+
+def test_compiled_programs_stay_where_they_were_asked_for(monkeypatch, tmp_path):
+    before = jax.config.jax_compilation_cache_dir
+    monkeypatch.chdir(tmp_path)
+    keep_compiled_programs(Path('cache'))
+    chosen = jax.config.jax_compilation_cache_dir
+    jax.config.update('jax_compilation_cache_dir', before)
+    assert chosen == str(tmp_path / 'cache' / 'compiled')

@@ -34,7 +34,8 @@ def keep_compiled_programs(folder: Path) -> None:
     """Has JAX keep every compiled program in `folder`/compiled and find it there the next time."""
     import jax
 
-    jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
+    # JAX opens it with the first program, when the process may be in another folder than now.
+    jax.config.update('jax_compilation_cache_dir', str(folder.absolute() / 'compiled'))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
     jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
 

@@ -83,7 +83,6 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 _logger.info('This run is finished: %s holds its results.', folder.path)
                 return results
         resuming.check_nothing_is_lost(folder, config, saved)
-        keep_compiled_programs(cache_folder(config.data.cache_dir))
         going_on = saved is not None and os.path.exists(folder.vocabulary)
         vocabulary = (
             resuming.own_vocabulary(folder, config)
@@ -91,6 +90,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
             else resuming.inherited_vocabulary(config)
         )
         data = _prepare_in_turn(config, vocabulary)
+        keep_compiled_programs(cache_folder(config.data.cache_dir))
         if saved is not None and saved.data_fingerprint != data.fingerprint:
             raise UserError(
                 f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
