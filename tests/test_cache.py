@@ -25,11 +25,11 @@ def test_what_is_configured_goes_before_the_environment(monkeypatch):
     assert cache_folder() == Path('of the environment')
 
 
-@pytest.mark.parametrize('named', [None, 'cache/x'])
+@pytest.mark.parametrize('named', [None, 'home/cache/x', 'home'])
 def test_a_cache_that_cannot_be_written_is_said(named):
     with (
-        pytest.raises(UserError, match=r"^the cache 'cache' cannot be written \(full\): make room"),
-        failures_to_cache(Path('cache')),
+        pytest.raises(UserError, match=r"^the cache 'home/cache' cannot be written \(full\): make"),
+        failures_to_cache(Path('home/cache')),
     ):
         raise OSError(errno.ENOSPC, 'full', named)
 

@@ -47,6 +47,23 @@ def test_a_config_gets_its_argument(tmp_path):
     assert command.config_name('configs/folder.py:../data') == 'folder'
 
 
+def test_a_config_that_may_not_be_read(tmp_path, monkeypatch):
+    path = config_file(tmp_path / 'config.py', Config())
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(command, 'open', refuse, raising=False)  # root may read everything
+    with pytest.raises(UserError, match=r"config\.py' may not be read: change its permissions\.$"):
+        command.load_config(str(path))
+
+
+def test_a_config_that_misses_a_file_says_which(tmp_path):
+    (tmp_path / 'config.py').write_text("def get_config():\n    open('missing.txt')\n")
+    with pytest.raises(UserError, match=r"py, line 2: FileNotFoundError: .*'missing\.txt'\.$"):
+        command.load_config(f'{tmp_path}/config.py')
+
+
 def test_a_fault_of_ours_keeps_its_trace(monkeypatch):
     monkeypatch.setattr('sys.argv', ['main'])
     with pytest.raises(ZeroDivisionError):

@@ -21,8 +21,14 @@ def failures_to_cache(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        of_cache = str(error.filename).startswith(str(folder))
-        if not of_cache and not (error.filename is None and error.errno in CANNOT_WRITE):
+        name = error.filename
+        of_cache = (
+            error.errno in CANNOT_WRITE
+            if name is None
+            # Its own files, and the folders that it is to be made in.
+            else str(name).startswith(str(folder)) or Path(name) in folder.parents
+        )
+        if not of_cache:
             raise
         raise UserError(
             f'the cache {str(folder)!r} cannot be written ({error.strerror}): make room, or name '

@@ -182,6 +182,12 @@ def _split(config_flag: str) -> tuple[str, str | None]:
 
 
 def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any]]:
+    try:
+        open(path).close()
+    except PermissionError as error:
+        raise UserError(f'--config={path!r} may not be read: change its permissions.') from error
+    except OSError:
+        pass  # it is not a file, as is said next
     if not os.path.isfile(path):
         folder = Path(path) if os.path.isdir(path) else Path(path).parent
         near = sorted(folder.glob('*.py')) if os.path.isdir(folder) else []
@@ -208,7 +214,9 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
         lines += [error.lineno] if isinstance(error, SyntaxError) else []
         where = f'{path}, line {lines[-1]}' if lines else path
-        reason = ' '.join(str(error.args[0] if error.args else error).split())
+        # The first argument of an OSError is a bare number.
+        whole = isinstance(error, OSError) or not error.args
+        reason = ' '.join(str(error if whole else error.args[0]).split())
         # Said by ConfigDict, at length, of a field and of a section.
         unknown = re.search(r'Key "(\w+)" does not exist|instead of "(\w+)"', reason)
         if unknown:
