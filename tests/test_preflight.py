@@ -55,21 +55,50 @@ def operations(program):
     return re.sub(r', metadata={[^}]*}', '', text[text.index('ENTRY') :])
 
 
-def test_another_seed_is_another_run_of_the_same_programs(programs, mesh):
+@pytest.fixture
+def after_a_step(mesh):
+    """The state that a program of the first bucket makes of the initial one."""
+    bucket = PLAN.buckets[0]
+
+    def run(program):
+        tokens = {
+            'source': np.full((program.rows, bucket.source_length), 5, np.int32),
+            'target': np.full((program.rows, bucket.target_length), 5, np.int32),
+        }
+        return program.run(initial_state(CONFIG, 400, mesh), shard_whole_batch(tokens, mesh))
+
+    return run
+
+
+def test_another_seed_is_another_run_of_the_same_programs(programs, mesh, after_a_step):
     bucket = PLAN.buckets[0]
     config = tiny(train={'seed': 2**32 - 1})
     other = compile_steps(config, 400, (bucket,), mesh)[bucket]
     assert operations(other) == operations(programs[bucket])
-    tokens = {
-        'source': np.full((other.rows, bucket.source_length), 5, np.int32),
-        'target': np.full((other.rows, bucket.target_length), 5, np.int32),
-    }
-    batch = shard_whole_batch(tokens, mesh)
     losses = [
-        float(program.run(initial_state(CONFIG, 400, mesh), batch).window.sums.loss)
+        float(after_a_step(program).window.sums.loss)
         for program in (other, programs[bucket], programs[bucket])
     ]
     assert losses[1] == losses[2] != losses[0]  # by dropout alone
+
+
+def test_another_learning_rate_is_another_run_of_the_same_programs(programs, mesh, after_a_step):
+    bucket, was = PLAN.buckets[0], CONFIG.optimizer
+    config = tiny(
+        optimizer={
+            'learning_rate_scale': 2 * was.learning_rate_scale,
+            'warmup_steps': 4 * was.warmup_steps,
+        }
+    )
+    other = compile_steps(config, 400, (bucket,), mesh)[bucket]
+    assert operations(other) == operations(programs[bucket])
+    before = initial_state(CONFIG, 400, mesh).params['embedding']
+    taken = [
+        after_a_step(program).params['embedding'] - before for program in (programs[bucket], other)
+    ]
+    # Early on the schedule is scale * warmup_steps^-1.5, and so is Adam's first step.
+    np.testing.assert_allclose(np.asarray(taken[1]), np.asarray(taken[0]) / 4, atol=1e-7)
+    assert np.abs(taken[0]).max() > 1e-5
 
 
 def test_xla_knows_what_it_is_asked_for_on_gpus():

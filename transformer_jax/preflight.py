@@ -16,7 +16,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax.cache import content_digest
@@ -36,7 +35,7 @@ from transformer_jax.sharding import (
     row_shards,
     state_shardings,
 )
-from transformer_jax.training.optimizer import make_optimizer
+from transformer_jax.training.optimizer import make_optimizer, noam_schedule
 from transformer_jax.training.state import TrainState, init_state
 from transformer_jax.training.step import train_step
 
@@ -45,26 +44,40 @@ from transformer_jax.training.step import train_step
 _COMPILER_OPTIONS = {'gpu': {'xla_gpu_exclude_nondeterministic_ops': True}}
 
 
+class RunNumbers(NamedTuple):
+    """What runs may differ in and still be the same programs: arguments of them.
+
+    Attributes:
+      seed: of dropout.
+      warmup_steps: of the schedule.
+      learning_rate_scale: likewise.
+    """
+
+    seed: np.uint32
+    warmup_steps: np.float32
+    learning_rate_scale: np.float32
+
+
 class Program(NamedTuple):
     """The training step for one bucket.
 
     Attributes:
-      compiled: from a state, which it consumes, a batch and the seed to the next state.
-      seed: of dropout. An argument, so that runs of other seeds need no other programs.
+      compiled: from a state, which it consumes, a batch and the run's numbers to the next state.
+      numbers: of the run.
       rows: of the batch, the bucket's filled up for the devices.
       flops: of all devices, those of `step_flops` where no sentence is padded.
       bytes: of memory that one device needs.
     """
 
     compiled: jax.stages.Compiled
-    seed: np.uint32
+    numbers: RunNumbers
     rows: int
     flops: float
     bytes: int
 
     def run(self, state: TrainState, batch: Mapping[str, jax.Array]) -> TrainState:
         """Takes the step; on accelerators it may still be under way when this returns."""
-        state = self.compiled(state, batch, self.seed)
+        state = self.compiled(state, batch, self.numbers)
         if jax.default_backend() == 'cpu':
             # JAX would take dozens of steps at a time: a stop would wait for all of them, and on
             # several devices, which share the threads of a process, they can use these up.
@@ -74,16 +87,12 @@ class Program(NamedTuple):
 
 def _model_and_state(
     config: Config, vocab_size: int, mesh: Mesh
-) -> tuple[Transformer, optax.GradientTransformation, Callable[[np.uint32], TrainState]]:
-    """The model, its optimizer, and what makes the state before step 1 from a seed."""
+) -> tuple[Transformer, Callable[[np.uint32], TrainState]]:
+    """The model, and what makes the state before step 1 from a seed."""
     model = Transformer(config.model, vocab_size, MeshLayout(mesh))
     optimizer = make_optimizer(config.optimizer, config.model.d_model)
     with_ema = config.optimizer.ema_decay > 0.0
-    return (
-        model,
-        optimizer,
-        functools.partial(init_state, model, optimizer, with_ema=with_ema),
-    )
+    return model, functools.partial(init_state, model, optimizer, with_ema=with_ema)
 
 
 def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
@@ -97,7 +106,7 @@ def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     Raises:
       UserError: if the mesh does not divide the model.
     """
-    _, _, initialise = _model_and_state(config, vocab_size, mesh)
+    _, initialise = _model_and_state(config, vocab_size, mesh)
     seed = np.uint32(config.train.seed)
     shardings = state_shardings(jax.eval_shape(initialise, seed), mesh)
     return jax.jit(initialise, out_shardings=shardings)(seed)
@@ -141,26 +150,32 @@ def compile_steps(
       UserError: if the mesh does not divide the model, or a shape needs more memory than a device
         has; and what `meanwhile` raises.
     """
-    model, optimizer, initialise = _model_and_state(config, vocab_size, mesh)
-    seed = np.uint32(config.train.seed)
-    abstract = jax.eval_shape(initialise, seed)
+    model, initialise = _model_and_state(config, vocab_size, mesh)
+    numbers = RunNumbers(
+        np.uint32(config.train.seed),
+        np.float32(config.optimizer.warmup_steps),
+        np.float32(config.optimizer.learning_rate_scale),
+    )
+    abstract = jax.eval_shape(initialise, numbers.seed)
     shardings = state_shardings(abstract, mesh)
 
-    def step_with_seed(state: TrainState, batch: Mapping[str, jax.Array], seed: jax.Array):
+    def step_of_run(state: TrainState, batch: Mapping[str, jax.Array], run: RunNumbers):
+        d_model = config.model.d_model
+        schedule = noam_schedule(d_model, run.warmup_steps, run.learning_rate_scale)
         return train_step(
             state,
             batch,
             model=model,
-            optimizer=optimizer,
+            optimizer=make_optimizer(config.optimizer, d_model, schedule),
             label_smoothing=config.optimizer.label_smoothing,
-            seed=seed,
+            seed=run.seed,
             accumulate_steps=config.train.accumulate_steps,
             r_drop=config.optimizer.r_drop,
             ema_decay=config.optimizer.ema_decay,
         )
 
     step = jax.jit(
-        step_with_seed,
+        step_of_run,
         in_shardings=(shardings, batch_sharding(mesh), NamedSharding(mesh, PartitionSpec())),
         out_shardings=shardings,
         donate_argnums=0,
@@ -172,7 +187,7 @@ def compile_steps(
             'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
             'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
         }
-        return step.lower(abstract, batch, seed)
+        return step.lower(abstract, batch, numbers)
 
     def compiled(bucket: Bucket, program: jax.stages.Lowered) -> Program:
         try:
@@ -187,7 +202,7 @@ def compile_steps(
         rows = batch_rows(config, bucket, mesh)
         lengths = [bucket.source_length] * rows, [bucket.target_length] * rows
         flops = step_flops(config, vocab_size, *lengths)
-        return Program(program, seed, rows, flops, needed)
+        return Program(program, numbers, rows, flops, needed)
 
     result = {}
     # XLA compiles one program on one core, at the cost of some hundred MB each.

@@ -9,7 +9,9 @@ import optax
 from transformer_jax.config import OptimizerConfig
 
 
-def noam_schedule(d_model: int, warmup_steps: int, scale: float = 1.0) -> optax.Schedule:
+def noam_schedule(
+    d_model: int, warmup_steps: int | jax.Array, scale: float | jax.Array = 1.0
+) -> optax.Schedule:
     """scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (equation 3).
 
     Args:
@@ -29,9 +31,18 @@ def noam_schedule(d_model: int, warmup_steps: int, scale: float = 1.0) -> optax.
     return schedule
 
 
-def make_optimizer(config: OptimizerConfig, d_model: int) -> optax.GradientTransformation:
-    """Adam(0.9, 0.98, 1e-9) under the schedule, or AdamW, as the config has them."""
-    schedule = noam_schedule(d_model, config.warmup_steps, config.learning_rate_scale)
+def make_optimizer(
+    config: OptimizerConfig, d_model: int, schedule: optax.Schedule | None = None
+) -> optax.GradientTransformation:
+    """Adam(0.9, 0.98, 1e-9), or AdamW, as the config has them.
+
+    Args:
+      config: all but the schedule, if that is given.
+      d_model: width of the model.
+      schedule: of the learning rate, from updates already made; None for that of the config.
+    """
+    if schedule is None:
+        schedule = noam_schedule(d_model, config.warmup_steps, config.learning_rate_scale)
     adam = {'b1': config.beta1, 'b2': config.beta2, 'eps': config.epsilon}
     if not config.weight_decay:
         return optax.adam(schedule, **adam)
