@@ -30,7 +30,7 @@ for config in base big; do
     measure "$config" "$config" "$@"
 done
 case ",${EXTRAS:-}," in
-    *,cuda,*)
+    *,cuda,* | *,cuda12,*)
         for config in base big; do
             measure "$config-cudnn" "$config" --parts=train \
                 --config.model.attention_implementation=cudnn "$@"

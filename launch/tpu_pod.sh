@@ -2,6 +2,7 @@
 # Trains on all workers of a Cloud TPU pod slice.
 #   bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR [ARGUMENTS]
 #   CHECKOUT     folder of the checkout on the workers (default: transformer_jax)
+#   PYTHON, VENV, READY_PYTHON   as in environment.sh, on the workers
 # The checkout has to be on each worker; DIR and the data on a file system that all of them mount.
 set -euo pipefail
 
@@ -12,6 +13,12 @@ shift 3
 
 # Quoted once here, for the shell of the workers.
 printf -v line ' %q' "$config" "$@"
+settings=
+for variable in PYTHON VENV READY_PYTHON; do
+    if [ -n "${!variable:-}" ]; then
+        printf -v settings '%s%s=%q ' "$settings" "$variable" "${!variable}"
+    fi
+done
 exec gcloud compute tpus tpu-vm ssh "$name" --zone="$zone" --worker=all --command="
     cd ${CHECKOUT:-transformer_jax} &&
-    EXTRAS=tpu TRANSFORMER_JAX_PROCESSES=auto bash launch/local.sh$line"
+    ${settings}EXTRAS=tpu TRANSFORMER_JAX_PROCESSES=auto bash launch/local.sh$line"

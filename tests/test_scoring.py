@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from transformer_jax.scoring import all_scores, score, split_compounds
+from transformer_jax.scoring import all_scores, score, split_compounds, tokenizer
 
 
 def test_a_perfect_translation():
@@ -24,6 +24,31 @@ def test_signatures_tell_how():
     scores = score(['a'], ['a'])
     assert 'case:mixed|eff:no|tok:13a|smooth:exp|version:' in scores.bleu_signature
     assert 'nc:6|nw:0' in scores.chrf_signature
+
+
+@pytest.mark.parametrize(
+    ('language', 'expected'),
+    [('de', '13a'), ('', '13a'), ('zh', 'zh'), ('zh-TW', 'zh'), ('ZH_cn', 'zh'), ('ja', 'char')],
+)
+def test_the_tokenizer_of_a_language(language, expected):
+    assert tokenizer(language) == expected
+
+
+def test_sentences_without_spaces_are_not_single_words():
+    hypotheses, references = ['他的猫坐在垫子上。'], ['她的猫坐在垫子上。']
+    assert score(hypotheses, references).bleu == 0
+    scores = score(hypotheses, references, target_language='zh')
+    # 1- to 4-gram precisions of nine characters of which the first is another.
+    precisions = 8 / 9 * 7 / 8 * 6 / 7 * 5 / 6
+    assert scores.bleu == pytest.approx(100 * precisions**0.25)
+    assert 'tok:zh' in scores.bleu_signature
+    names = [found.name for found in all_scores(hypotheses, references, target_language='zh')]
+    assert names == ['BLEU', 'chrF2', 'BLEU, lowercased', 'BLEU, lowercased, split at spaces']
+
+
+def test_nothing_right_is_certain():
+    bleu, *_ = all_scores(['a b'], ['c d'])
+    assert (bleu.score, bleu.margin) == (0.0, 0.0)
 
 
 def test_lengths_must_agree():

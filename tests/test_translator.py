@@ -55,6 +55,7 @@ def test_texts_may_come_one_by_one(translator):
     [
         ('The cat.', "texts='The cat.' must be several: give a list of texts."),
         (b'The cat.', "texts=b'The cat.' must be several: give a list of texts."),
+        (5, 'texts=5 is no text: give a str, or a list of them.'),
         (['The cat.', None], 'text 2 is of type NoneType: give a str.'),
         (['The \ud83d cat.'], r"text 1 has '\ud83d' in place 4, which is half a character"),
     ],
@@ -150,10 +151,11 @@ def test_the_same_seed_draws_the_same_whatever_the_batch(translator):
     assert draws[0] != draws[4]  # the same text on another line is drawn anew
 
 
-def test_another_seed_or_penalty_compiles_nothing(translator):
+def test_another_seed_temperature_or_penalty_compiles_nothing(translator):
     translator(TEXTS[0], sampling=Sampling(seed=1)), translator(TEXTS[0], length_penalty=0.5)
     before = search._search._cache_size()
-    translator(TEXTS[0], sampling=Sampling(seed=2)), translator(TEXTS[0], length_penalty=0.7)
+    translator(TEXTS[0], sampling=Sampling(seed=2, temperature=1.1))
+    translator(TEXTS[0], length_penalty=0.7)
     assert search._search._cache_size() == before
 
 
@@ -170,6 +172,7 @@ def test_sampling_the_likeliest_token_is_greedy(translator):
         ({'n_best': 2.0}, 'n_best=2.0 must be a whole number'),
         ({'beam_size': 0}, 'decode.beam_size=0 must be greater than 0.'),
         ({'length_penalty': -1.0}, 'decode.length_penalty=-1.0 must be 0 or greater.'),
+        ({'sampling': True}, 'sampling=True must be a Sampling()'),
     ],
 )
 def test_a_bad_option(translator, options, sentence):
@@ -183,6 +186,14 @@ def test_several_draws_of_a_line_differ_and_the_likeliest_comes_first(translator
     scores = [one.score for one in found]
     assert len(found) == 6 and scores == sorted(scores, reverse=True)
     assert len({one.text for one in found}) > 1
+
+
+def test_draws_do_not_depend_on_how_many_there_are(translator):
+    sampling = Sampling(temperature=1.5)
+    few, many = (translator(TEXTS[1], n_best=n, sampling=sampling) for n in (6, 70))
+    assert len(many) == 70  # more than a batch holds
+    assert {one.text for one in few} <= {one.text for one in many}
+    assert many[0].score == max(one.score for one in many)
 
 
 @pytest.mark.parametrize(

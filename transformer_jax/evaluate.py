@@ -7,7 +7,7 @@ from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.scoring import all_scores
+from transformer_jax.scoring import all_scores, tokenizer
 from transformer_jax.training.evaluation import LossEvaluator, perplexity
 from transformer_jax.translator import Translator
 from transformer_jax.workdir import Workdir
@@ -64,22 +64,25 @@ def main(arguments: Sequence[str]) -> None:
         length_penalty=decode.length_penalty,
         progress=True,
     )
-    # The end of a sentence is predicted as well.
-    words = sum(len(text.split()) + 1 for text in references[0])
-    for score in all_scores(outputs, *references):
+    language = translator.config.data.target_language
+    word = 'word' if tokenizer(language) == '13a' else 'character'
+    units = [text.split() if word == 'word' else ''.join(text.split()) for text in references[0]]
+    count = sum(len(of_text) + 1 for of_text in units)  # the end of a sentence is predicted as well
+    for score in all_scores(outputs, *references, target_language=language):
         print(f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}')
     print(
         f'loss         {loss.loss:.4f} label-smoothed, {loss.nll:.4f} without, nats per token\n'
         f'perplexity   {loss.perplexity:.4f} per token ({loss.tokens:,}), '
-        f'{perplexity(loss.nll * loss.tokens / words):.4f} per word ({words:,}); both count the '
+        f'{perplexity(loss.nll * loss.tokens / count):.4f} per {word} ({count:,}); both count the '
         'ends of sentences\n'
         f'sentences    {len(sources):,}, {len(references)} reference(s) of each\n'
         f'search       beam {decode.beam_size}, log-probability / ((5 + length) / 6)^'
         f'{decode.length_penalty:g}, at most {decode.max_extra_length} tokens more than the '
         'source\n'
         f'checkpoints  mean of steps {translator.steps}\n'
-        '± is half the 95 % confidence interval, by bootstrap. Compare BLEU and chrF2 of equal '
-        'signatures;\nthe other lines are how older papers scored.'
+        '± is half the 95 % confidence interval, by bootstrap (bs and seed). Compare BLEU and '
+        'chrF2 where\nall else in the signatures is equal; the other lines are how older papers '
+        'scored.'
     )
 
 

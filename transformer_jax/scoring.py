@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 _RESAMPLES = 1000
+# Languages without spaces, whose sentences 13a would take for single words. Japanese is more
+# often scored by words (ja-mecab), which takes a dictionary that sacreBLEU does not bring.
+_TOKENIZERS = {
+    'zh': ('zh', 'zho', 'chi', 'cmn', 'yue'),
+    'char': ('ja', 'jpn', 'th', 'tha', 'lo', 'lao', 'km', 'khm', 'my', 'mya', 'bur', 'bo', 'bod'),
+}
 
 
 class Scores(NamedTuple):
     """Corpus scores of raw, detokenised text.
 
     Attributes:
-      bleu: cased BLEU with the 13a tokenizer, from 0 to 100.
+      bleu: cased BLEU with the tokenizer of the language, from 0 to 100.
       bleu_signature: sacreBLEU's account of how it was computed.
       chrf: chrF2, from 0 to 100.
       chrf_signature: sacreBLEU's account of how it was computed.
@@ -32,7 +38,7 @@ class Score(NamedTuple):
       name: of the metric, in a few words.
       score: from 0 to 100.
       margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004); NaN
-        for a chrF near 0, which has none.
+        for a chrF near 0, where sacreBLEU has none.
       signature: sacreBLEU's account of how it was computed.
     """
 
@@ -42,12 +48,29 @@ class Score(NamedTuple):
     signature: str
 
 
-def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
+def tokenizer(language: str) -> str:
+    """sacreBLEU's tokenizer for a language: 'zh' for Chinese, 'char' for others without spaces.
+
+    Args:
+      language: its code, as 'de', 'zh' or 'zh-TW'; '' for one with spaces.
+
+    Returns:
+      '13a' for languages with spaces.
+    """
+    code = re.split('[-_]', language.lower())[0]
+    return next((name for name, codes in _TOKENIZERS.items() if code in codes), '13a')
+
+
+def score(
+    hypotheses: Sequence[str], *references: Sequence[str], target_language: str = ''
+) -> Scores:
     """Scores translations as the field compares them.
 
     Args:
       hypotheses: translations.
       *references: one or several references of each, in the same order.
+      target_language: code of the language they are in, which says what a word is to BLEU; see
+        `tokenizer`.
 
     Raises:
       ValueError: if their numbers differ or there are none.
@@ -56,7 +79,7 @@ def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
 
     _check(hypotheses, references)
     # `force`: a corpus that is tokenised on purpose is not to fill the log with warnings.
-    bleu, chrf = BLEU(force=True), CHRF()
+    bleu, chrf = BLEU(tokenize=tokenizer(target_language), force=True), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references)
     chrf_score = chrf.corpus_score(hypotheses, references)
     return Scores(
@@ -67,19 +90,22 @@ def score(hypotheses: Sequence[str], *references: Sequence[str]) -> Scores:
     )
 
 
-def all_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> list[Score]:
+def all_scores(
+    hypotheses: Sequence[str], *references: Sequence[str], target_language: str = ''
+) -> list[Score]:
     """Scores translations in all the ways that papers have reported, side by side.
 
     Args:
       hypotheses: translations.
       *references: one or several references of each, in the same order.
+      target_language: as for `score`.
 
     Returns:
       sacreBLEU and chrF2 of the text as it is; BLEU of lowercased tokens, which older papers have
       (multi-bleu.perl on tokenised text), with sacreBLEU's tokenizer, and split at spaces only for
-      text that is tokenised already; and BLEU with hyphenated compounds split, as in the paper
-      (tensor2tensor's get_ende_bleu.sh, which has Moses's tokenizer instead of 13a). Only the
-      first two are comparable between papers, each with others of its signature.
+      text that is tokenised already; and, of languages with spaces, BLEU with hyphenated compounds
+      split, as in the paper (tensor2tensor's get_ende_bleu.sh, which has Moses's tokenizer instead
+      of 13a). Only the first two are comparable between papers, each with others of its signature.
 
     Raises:
       ValueError: if their numbers differ or there are none.
@@ -87,17 +113,20 @@ def all_scores(hypotheses: Sequence[str], *references: Sequence[str]) -> list[Sc
     from sacrebleu.metrics import BLEU, CHRF
 
     _check(hypotheses, references)
+    words = tokenizer(target_language)
     ways = [
-        ('BLEU', BLEU(), _as_it_is),
+        ('BLEU', BLEU(tokenize=words), _as_it_is),
         ('chrF2', CHRF(), _as_it_is),
-        ('BLEU, lowercased', BLEU(lowercase=True, force=True), _as_it_is),
+        ('BLEU, lowercased', BLEU(lowercase=True, tokenize=words, force=True), _as_it_is),
         (
             'BLEU, lowercased, split at spaces',
             BLEU(lowercase=True, tokenize='none', force=True),
             _as_it_is,
         ),
-        ('BLEU, 13a, compounds split', BLEU(tokenize='none', force=True), split_compounds),
     ]
+    if words == '13a':
+        split = BLEU(tokenize='none', force=True)
+        ways.append(('BLEU, 13a, compounds split', split, split_compounds))
     return [_score(*way, hypotheses, references) for way in ways]
 
 
@@ -131,7 +160,9 @@ def _score(
     if prepared is split_compounds:  # sacreBLEU knows nothing of what came before
         signature = signature.replace('tok:none', 'tok:13a+compounds')
     account = json.loads(found.format(width=6, signature=signature, is_json=True))
-    return Score(name, found.score, account.get('confidence_var', math.nan), signature)
+    # sacreBLEU says nothing of an interval whose middle is 0, as both of its ends then are.
+    without = 0.0 if metric.n_bootstrap else math.nan
+    return Score(name, found.score, account.get('confidence_var', without), signature)
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

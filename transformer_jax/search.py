@@ -141,17 +141,27 @@ class Searcher:
           UserError: if a device has too little memory for one of them.
         """
         decode = decode or self.decode
-        width = n_best if sampling else decode.beam_size
-        for rows, length, batch in self._batches([len(ids) for ids in sentences], width):
+        # A draw is a row of its own: it has nothing to do with the others of its sentence.
+        copies, width = (1, decode.beam_size) if sampling is None else (n_best, 1)
+        drawn: list[Hypotheses] = []
+        lengths = [len(ids) for ids in sentences for _ in range(copies)]
+        for rows, length, batch in self._batches(lengths, width):
             source_BS = np.zeros((rows, length), np.int32)
-            numbers_B = np.zeros(rows, np.int32)
-            for row, k in enumerate(batch):
+            numbers_B, draws_B = np.zeros((2, rows), np.int32)
+            for row, (k, draw) in enumerate(divmod(item, copies) for item in batch):
                 source_BS[row, : len(sentences[k])] = sentences[k]
                 numbers_B[row] = k if numbers is None else numbers[k]
-            name = f'line {numbers_B[0]}, with {len(sentences[batch[0]]):,} tokens,'
-            found = self._search(source_BS, numbers_B, decode, n_best, sampling, name)
-            for row, k in enumerate(batch):
-                yield Found(k, found.tokens[row, :n_best], found.scores[row, :n_best])
+                draws_B[row] = draw
+            name = f'line {numbers_B[0]}, with {len(sentences[batch[0] // copies]):,} tokens,'
+            found = self._search(source_BS, numbers_B, draws_B, decode, n_best, sampling, name)
+            for row, item in enumerate(batch):
+                outputs = jax.tree.map(lambda x, row=row: x[row, :n_best], found)
+                if sampling is not None:
+                    drawn.append(outputs)
+                    if len(drawn) < n_best:
+                        continue
+                    outputs, drawn = _best_first(drawn), []
+                yield Found(item // copies, outputs.tokens, outputs.scores)
 
     def prepare(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
         """Compiles what sentences of these lengths take, by searching for nothing in its shapes."""
@@ -159,7 +169,8 @@ class Searcher:
         batches = self._batches(lengths, decode.beam_size)
         for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
             empty_BS, numbers_B = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
-            self._search(empty_BS, numbers_B, decode, 1, None, f'a line of {length:,} tokens')
+            name = f'a line of {length:,} tokens'
+            self._search(empty_BS, numbers_B, numbers_B, decode, 1, None, name)
 
     def source_limit(self, decode: DecodeConfig | None = None) -> int:
         """Most tokens of an input, the end mark included; 0 for no limit."""
@@ -172,7 +183,10 @@ class Searcher:
         return limit
 
     def _batches(self, lengths: Sequence[int], width: int) -> Iterator[tuple[int, int, list[int]]]:
-        """Rows, length and indices of each batch; longest first: what cannot fit fails at once."""
+        """Rows, length and indices of each batch; longest first: what cannot fit fails at once.
+
+        Those of equal length stay in their order.
+        """
         order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
         while order:
             longest = round_length(lengths[order[0]], self.model.config.reach)
@@ -187,13 +201,15 @@ class Searcher:
         self,
         source_BS: np.ndarray,
         numbers_B: np.ndarray,
+        draws_B: np.ndarray,
         decode: DecodeConfig,
         n_best: int,
         sampling: Sampling | None,
         name: str,
     ) -> Hypotheses:
-        batch = shard_whole_batch({'source': source_BS, 'numbers': numbers_B}, self.mesh)
-        hypotheses = decode.beam_size if sampling is None else n_best
+        batch = {'source': source_BS, 'numbers': numbers_B, 'draws': draws_B}
+        batch = shard_whole_batch(batch, self.mesh)
+        hypotheses = decode.beam_size if sampling is None else 1
         start = (self.params, batch['source'], self.model, hypotheses)
         shape = (*source_BS.shape, hypotheses)
         self._long_lines.check(shape, lambda: _start.lower(*start), name)
@@ -204,14 +220,24 @@ class Searcher:
             # Arrays: to try another penalty, or to draw anew, compiles nothing.
             alpha=np.float32(decode.length_penalty),
             seed=np.uint32(0 if sampling is None else sampling.seed),
+            temperature=np.float32(1 if sampling is None else sampling.temperature),
             model=self.model,
             eos_id=self._eos_id,
             beam_size=decode.beam_size,
             max_extra_length=decode.max_extra_length,
             n_best=n_best,
-            sampling=None if sampling is None else dataclasses.replace(sampling, seed=0),
+            sampling=sampling and dataclasses.replace(sampling, seed=0, temperature=1.0),
         )
         return jax.device_get(found)
+
+
+def _best_first(drawn: Sequence[Hypotheses]) -> Hypotheses:
+    """The draws of a sentence, of one output each, put together."""
+    drawn = sorted(drawn, key=lambda output: -output.scores[0])
+    longest = max(output.tokens.shape[1] for output in drawn)
+    tokens = [np.pad(x.tokens, ((0, 0), (0, longest - x.tokens.shape[1]))) for x in drawn]
+    rest = zip(*(output[1:] for output in drawn), strict=True)
+    return Hypotheses(np.concatenate(tokens), *map(np.concatenate, rest))
 
 
 # Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
@@ -231,8 +257,10 @@ def _search(
     cache: DecodingCache,
     source: jax.Array,
     numbers: jax.Array,
+    draws: jax.Array,
     alpha: jax.Array,
     seed: jax.Array,
+    temperature: jax.Array,
     *,
     model: Transformer,
     eos_id: int,
@@ -242,7 +270,6 @@ def _search(
     sampling: Sampling | None,
 ) -> Hypotheses:
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
-    batch, hypotheses, _ = cache.ancestors.shape
     longest = source.shape[1] + max_extra_length
     if model.config.reach is not None:
         longest = min(longest, model.config.reach)
@@ -254,29 +281,19 @@ def _search(
         return model.apply({'params': params}, tokens, position, cache, method='decode_step')
 
     if sampling is not None:
-        key = jax.random.key(seed)
-        numbers_R = jnp.repeat(numbers, hypotheses)
-        draws_R = jnp.tile(jnp.arange(hypotheses), batch)
         fold = jax.vmap(jax.random.fold_in)
-        keys_R = fold(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, numbers_R), draws_R)
+        keys_B = fold(jnp.repeat(jax.random.key(seed)[None], len(numbers)), numbers)
         found = sample(
             step_fn,
             with_room(cache, longest),
-            jnp.repeat(limits_B, hypotheses),
-            keys_R,
+            limits_B,
+            fold(keys_B, draws),
             length=longest,
             eos_id=eos_id,
-            temperature=sampling.temperature,
+            temperature=temperature,
             top_k=sampling.top_k,
             top_p=sampling.top_p,
         )
-        found = jax.tree.map(lambda x: x.reshape(batch, hypotheses, *x.shape[2:]), found)
-        order_BK = jnp.argsort(-found.scores, axis=1)
-
-        def sort(x: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(x, order_BK.reshape(order_BK.shape + (1,) * (x.ndim - 2)), 1)
-
-        found = jax.tree.map(sort, found)
     else:
         # Few outputs are much longer than their sources: most of the search does without the room
         # that these few need. Devices that share out the sentences do not exchange them.

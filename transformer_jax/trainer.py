@@ -401,7 +401,8 @@ class _Run:
         loss = self.corpus_loss(params, pairs)
         translator = self._translator(params)
         outputs = translator(list(sources), beam_size=beam_size, progress=progress)
-        return loss, score(outputs, references), outputs
+        language = self.config.data.target_language
+        return loss, score(outputs, references, target_language=language), outputs
 
     def _out_of_patience(self) -> bool:
         """Whether the last `patience` evaluations brought nothing better than those before."""

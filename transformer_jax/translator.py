@@ -131,6 +131,8 @@ def load_trained(
 def _as_texts(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, str | bytes):
         raise UserError(f'texts={texts[:40]!r} must be several: give a list of texts.')
+    if not isinstance(texts, Iterable):
+        raise UserError(f'texts={texts!r} is no text: give a str, or a list of them.')
     texts = list(texts)
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
@@ -251,6 +253,8 @@ class Translator:
         decode = self.decode_config(beam_size, length_penalty, max_source_length)
         if type(n_best) is not int:
             raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
+        if sampling is not None and not isinstance(sampling, Sampling):
+            raise UserError(f'sampling={sampling!r} must be a Sampling(), or None to search.')
         if n_best < 1 or (n_best > decode.beam_size and sampling is None):
             raise UserError(
                 f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '

@@ -124,10 +124,11 @@ def test_the_benchmark_measures_the_first_step_and_both_models_of_the_paper(tmp_
     ]
 
 
-def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path):
+@pytest.mark.parametrize('extras', ['cuda', 'cuda12,test'])
+def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path, extras):
     body = 'print("ran", *sys.argv[4:], os.environ.get("XLA_FLAGS"))'
     done = run(
-        tmp_path, body, LAUNCH / 'benchmark.sh', tmp_path, EXTRAS='cuda', XLA_FLAGS='--mine=1'
+        tmp_path, body, LAUNCH / 'benchmark.sh', tmp_path, EXTRAS=extras, XLA_FLAGS='--mine=1'
     )
     assert done.returncode == 0, done.stderr
     flags = f'{HIDE_LATENCY} --mine=1'
@@ -221,7 +222,8 @@ def test_tpu_workers_get_arguments_as_they_were_given(tmp_path):
     executable(tmp_path / 'gcloud', '#!/usr/bin/env bash\nprintf "%s\\n" "$@"\n')
     path = f'{tmp_path}:{os.environ["PATH"]}'
     arguments = ('pod', 'us-east1-d', 'c.py', '--workdir=/mnt/my runs')
-    done = run(tmp_path, '', LAUNCH / 'tpu_pod.sh', *arguments, PATH=path)
+    done = run(tmp_path, '', LAUNCH / 'tpu_pod.sh', *arguments, PATH=path, VENV='my venv')
     assert '--worker=all' in done.stdout
+    assert r'VENV=my\ venv ' in done.stdout
     assert r'bash launch/local.sh c.py --workdir=/mnt/my\ runs' in done.stdout
     assert 'TRANSFORMER_JAX_PROCESSES=auto' in done.stdout

@@ -229,6 +229,17 @@ def test_bfloat16_gives_float32_logits_near_those_of_float32():
     assert 0 < float(jnp.abs(rounded - exact).max()) < 0.05 * float(jnp.abs(exact).max())
 
 
+def test_float32_has_derivatives_in_both_directions():
+    module, variables, _ = model()
+
+    def total(variables):
+        return jnp.sum(jnp.sin(module.apply(variables, SOURCE, TARGET)))
+
+    _, forward = jax.jvp(total, (variables,), (variables,))
+    along = jax.tree.map(jnp.vdot, jax.grad(total)(variables), variables)
+    assert float(forward) == pytest.approx(float(sum(jax.tree.leaves(along))), rel=1e-4)
+
+
 def test_initial_logits_are_sane():
     # Rows of variance 1/D against an output of variance 1: logits of variance about 1.
     module = Transformer(tiny(d_model=64), 500)

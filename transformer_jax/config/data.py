@@ -20,7 +20,8 @@ class DataConfig:
     Attributes:
       corpus: 'files', 'tfds', 'huggingface' or 'phrasebook' (the embedded English-French one).
       source_language: code of the language translated from, e.g. 'en'.
-      target_language: code of the language translated into, e.g. 'de'.
+      target_language: code of the language translated into, e.g. 'de'; for those without spaces,
+        'zh' for instance, BLEU counts characters.
       train_source, train_target: for 'files', two text files aligned by line. A single TSV, CSV or
         JSON-lines file is given as train_source alone, with the two columns named below. Either may
         end in .gz or .xz.

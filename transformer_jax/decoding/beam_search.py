@@ -113,7 +113,7 @@ def likeliest_tokens(logits: jax.Array, count: int) -> tuple[jax.Array, jax.Arra
         _, best_RC = lax.top_k(maxima_RG, count)
         # In order, so that of equal logits the first token wins, as in the whole row.
         best_RC = jnp.sort(best_RC, axis=-1)
-        within_RCN = best_RC[..., None] * _GROUP + jnp.arange(_GROUP)[None, None]
+        within_RCN = best_RC[..., None] * _GROUP + jnp.arange(_GROUP, dtype=jnp.int32)[None, None]
         tokens_RN = jnp.concatenate([within_RCN.reshape(rows, -1), tokens_RN[:, even:]], axis=1)
         logits_RN = jnp.take_along_axis(logits, tokens_RN, axis=1)
     logits_RC, where_RC = lax.top_k(jnp.where(tokens_RN == 0, -jnp.inf, logits_RN), count)

@@ -96,10 +96,17 @@ def truncate(log_probs: jax.Array, *, top_k: int = 0, top_p: float = 1.0) -> jax
     Returns:
       [R, V], -inf for what is ruled out, not normalised again.
     """
+    top_k = min(top_k, log_probs.shape[-1])
+    if top_p >= 1.0:  # without the sorting, which takes longer than the model does
+        if not top_k:
+            return log_probs
+        values_RC, tokens_RC = lax.top_k(log_probs, top_k)
+        nothing_RV = jnp.full_like(log_probs, -jnp.inf)
+        return jnp.put_along_axis(nothing_RV, tokens_RC, values_RC, axis=-1, inplace=False)
     order_RV = jnp.argsort(-log_probs, axis=-1)
     probs_RV = jax.nn.softmax(jnp.take_along_axis(log_probs, order_RV, axis=-1), axis=-1)
     # A token stays if what is likelier than it adds up to less than p, so the first always does.
-    stays_RV = (jnp.cumsum(probs_RV, axis=-1) - probs_RV < top_p) | (top_p >= 1.0)
+    stays_RV = jnp.cumsum(probs_RV, axis=-1) - probs_RV < top_p
     if top_k:
         stays_RV &= jnp.arange(log_probs.shape[-1])[None] < top_k
     stays_RV = jnp.take_along_axis(stays_RV, jnp.argsort(order_RV, axis=-1), axis=-1)
@@ -114,7 +121,7 @@ def sample(
     *,
     length: int,
     eos_id: int,
-    temperature: float = 1.0,
+    temperature: float | jax.Array = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
 ) -> Hypotheses:
@@ -137,7 +144,7 @@ def sample(
     Raises:
       ValueError: if temperature, top_k or top_p is out of range.
     """
-    if not 0.0 < temperature < math.inf:
+    if isinstance(temperature, int | float) and not 0.0 < temperature < math.inf:
         raise ValueError(f'temperature={temperature} must be greater than 0 and finite.')
     if top_k < 0:
         raise ValueError(f'top_k={top_k} must be 0 (all tokens) or greater.')

@@ -104,7 +104,6 @@ def _turned(x_AB: jax.Array) -> jax.Array:
     return x_AB.reshape(-1, part, columns).transpose(2, 0, 1).reshape(columns, rows)
 
 
-@jax.custom_vjp
 def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
     """`x + bias` in the dtype of `x`; the gradient of the bias is summed up in float32.
 
@@ -117,12 +116,21 @@ def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
     Returns:
       As `x`.
     """
+    return (_with_bias if x.dtype == jnp.float32 else _add_bias)(x, bias)
+
+
+def _with_bias(x, bias):
     leading = (1,) * (x.ndim - bias.ndim)
     return x + bias.astype(x.dtype).reshape(*leading, *bias.shape)
 
 
+@jax.custom_vjp
+def _add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+    return _with_bias(x, bias)
+
+
 def _add_bias_forward(x, bias):
-    return add_bias(x, bias), bias.ndim
+    return _with_bias(x, bias), bias.ndim
 
 
 def _add_bias_backward(bias_axes, gradient):
@@ -130,7 +138,7 @@ def _add_bias_backward(bias_axes, gradient):
     return gradient, jnp.sum(gradient.astype(jnp.float32), axis=leading)
 
 
-add_bias.defvjp(_add_bias_forward, _add_bias_backward)
+_add_bias.defvjp(_add_bias_forward, _add_bias_backward)
 
 
 def take_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
