@@ -147,9 +147,11 @@ def test_metrics_are_of_every_window_and_evaluation(uninterrupted):
 
 
 def test_early_stopping_ends_the_run_and_stays_ended(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(
-        trainer, 'score', lambda *_: trainer.Scores(1.0, 'tok:13a', 1.0, '')
-    )  # never better than the first
+    def score(*_, target_language):
+        assert target_language == config.data.target_language
+        return trainer.Scores(1.0, 'tok:13a', 1.0, '')  # never better than the first
+
+    monkeypatch.setattr(trainer, 'score', score)
     config = tiny(train={'patience': 1, 'steps': 100, 'eval_every': 3})
     assert train(config, tmp_path)['step'] == 6
     (tmp_path / 'results.json').unlink()
