@@ -134,12 +134,24 @@ def test_must_be_a_rate(section, name):
         (DataConfig, 'seed', 2**63),
         (DataConfig, 'vocab_size', 2**31),
         (TrainConfig, 'seed', 2**32),
+        (TrainConfig, 'steps', 2**31),
+        (OptimizerConfig, 'warmup_steps', 2**31),
     ],
 )
 def test_must_be_below_what_a_number_holds(section, name, limit):
     assert getattr(section(**{name: limit - 1}), name) == limit - 1
     with pytest.raises(UserError, match=rf'\.{name}={limit} must be below {limit}\.'):
         section(**{name: limit})
+
+
+def test_paths_have_no_nul():
+    with pytest.raises(UserError, match=r'data\.cache_dir=.* holds a NUL character: leave it out'):
+        DataConfig(cache_dir='a\0')
+
+
+def test_a_number_that_no_float_can_hold():
+    with pytest.raises(UserError, match=r'learning_rate_scale=inf must be a finite number'):
+        OptimizerConfig(learning_rate_scale=10**400)
 
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf')])

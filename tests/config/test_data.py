@@ -45,6 +45,10 @@ from transformer_jax.errors import UserError
             {'corpus': 'huggingface', 'dataset': ''},
             "must name a dataset, since data.corpus is 'huggingface'.",
         ),
+        (
+            {'dev_source': 'a', 'dev_target': 'b'},
+            "data.dev_source='a' is for data.corpus='files', not 'tfds': set data.corpus to that",
+        ),
         ({'source_language': 'de'}, "data.target_language='de' is the source language as well."),
     ],
 )

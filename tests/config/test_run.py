@@ -181,11 +181,20 @@ def test_differences_name_field_and_both_values():
 def test_what_may_change_between_two_starts_is_no_difference():
     later = Config(
         train=TrainConfig(steps=7, keep=9, patience=2),
-        data=DataConfig(cache_dir='a', data_dir='b', vocabulary='c', train_source='d'),
+        data=DataConfig(corpus='files', train_source='a', cache_dir='b', vocabulary='c'),
         decode=DecodeConfig(beam_size=1, length_penalty=1.0, average_checkpoints=8),
     )
-    assert Config().differences(later) == []
+    assert Config(data=DataConfig(corpus='files', train_source='d')).differences(later) == []
     assert Config().differences(Config(train=TrainConfig(seed=1))) == ['train.seed: 0 against 1']
+
+
+def test_a_dataset_that_may_be_a_folder_may_have_moved():
+    def config(corpus, dataset):
+        return Config(data=DataConfig(corpus=corpus, dataset=dataset))
+
+    moved = config('huggingface', 'here'), config('huggingface', 'there')
+    assert moved[0].differences(moved[1]) == []
+    assert config('tfds', 'wmt14').differences(config('tfds', 'wmt17')) != []
 
 
 def test_weights_do_not_fit_another_model():

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -118,7 +120,7 @@ def test_more_buckets_less_padding():
 def test_a_tiny_corpus_is_one_batch():
     three = np.array([2, 3, 4])
     plan = BatchPlan(three, three, max_length=9, tokens_per_batch=100, num_buckets=5, seed=0)
-    assert plan.buckets == (Bucket(24, 4, 4),)
+    assert plan.buckets == (Bucket(8, 4, 4),)  # not the 24 rows that 100 tokens have room for
     assert sorted(rows_of(plan.epoch(0))) == [0, 1, 2]
 
 
@@ -129,6 +131,17 @@ def test_the_lengths_there_are_decide_the_shapes_not_the_longest_allowed():
         for n in (5, 10**6)  # a table of so many lengths squared would take terabytes
     ]
     assert buckets[0] == buckets[1]
+
+
+def test_shapes_of_long_pairs_take_no_memory_by_the_square_of_their_length():
+    lengths = np.array([3, 4, 50_000] * 40)
+    kwargs = {'max_length': 10**6, 'tokens_per_batch': 100, 'num_buckets': 3}
+    tracemalloc.start()
+    try:
+        assert make_buckets(lengths, lengths[::-1], **kwargs)[-1].source_length == 50_000
+        assert tracemalloc.get_traced_memory()[1] < 10 * 2**20  # a table of them has 19 GiB
+    finally:
+        tracemalloc.stop()
 
 
 def test_nothing_fits():

@@ -90,9 +90,23 @@ def test_small_corpus_gives_a_tenth_and_says_so_once(tmp_path, caplog):
         splits = held_out(tmp_path, many(200), dev_size=1000, test_size=1000)
     assert sizes(splits) == [180, 10, 10]
     assert [record.getMessage() for record in caplog.records] == [
-        'Only 200 distinct source sentences to train on: '
-        'holding out 10 (dev) and 10 (test) of them, not 1000 and 1000.'
+        'Few distinct source sentences to train on: '
+        'holding out 10 (dev) and 10 (test) of them, not 1,000 and 1,000.'
     ]
+
+
+def test_what_is_held_out_is_chosen_once_and_damage_to_it_mended(tmp_path, monkeypatch, caplog):
+    cache = {'cache_dir': str(tmp_path / 'cache')}
+    (tmp_path / 'cache').mkdir()
+    first = held_out(tmp_path, many(1000), **cache)
+    (path,) = (tmp_path / 'cache').iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora.HeldOutCorpus, '_hold_out', None)
+        assert held_out(tmp_path, many(1000), **cache) == first
+    for damaged in ('{"dev', '[]', '{"dev": [[1]]}'):
+        path.write_text(damaged, encoding='utf-8')
+        assert held_out(tmp_path, many(1000), **cache) == first
+    assert caplog.text.count('are damaged: choosing them again.') == 3
 
 
 def test_three_sentences_give_one_each_and_two_are_too_few(tmp_path):

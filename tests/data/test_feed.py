@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from transformer_jax.data import _tensorflow
+from transformer_jax.data import _tensorflow, feed
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.feed import thread_batches, training_batches
 from transformer_jax.data.token_store import TokenStore, sentences_from
@@ -35,7 +35,9 @@ def same(a, b):
     return all(np.array_equal(a[name], b[name]) for name in ('source', 'target'))
 
 
-def test_both_feeds_give_the_same(store, plan):
+@pytest.mark.parametrize('at_once', [1, 500])
+def test_both_feeds_give_the_same(store, plan, monkeypatch, at_once):
+    monkeypatch.setattr(feed, '_AT_ONCE', at_once)
     by_thread = [
         *thread_batches(store, plan.epoch(0)),
         *itertools.islice(thread_batches(store, plan.epoch(1)), 3),

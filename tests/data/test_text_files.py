@@ -40,7 +40,7 @@ def test_two_text_files_are_read_line_by_line_and_again(tmp_path):
     assert list(corpus.pairs('train')) == list(corpus.pairs('train')) == PAIRS
 
 
-@pytest.mark.parametrize('suffix, compress', [('.gz', gzip.compress), ('.xz', lzma.compress)])
+@pytest.mark.parametrize('suffix, compress', [('.gz', gzip.compress), ('.XZ', lzma.compress)])
 def test_compressed_files_are_read(tmp_path, suffix, compress):
     for name, text in (('a.en', b'one\ntwo\n'), ('a.fr', b'un\ndeux\n')):
         (tmp_path / (name + suffix)).write_bytes(compress(text))
@@ -123,6 +123,21 @@ def test_damaged_archive(tmp_path, suffix, compress, damage):
     assert f"a.{suffix}' is a damaged {suffix} file" in message(
         files_config(path, path.parent / 'b')
     )
+
+
+def test_a_compression_that_is_not_read_is_named(tmp_path):
+    for name in ('a.csv.bz2', 'a.en.bz2', 'a.fr.bz2'):
+        (tmp_path / name).write_bytes(b'BZh')
+    remedy = 'is compressed as bz2, which is not read: decompress it, or compress it as gz or xz'
+    assert f"a.csv.bz2' {remedy}" in message(files_config(tmp_path / 'a.csv.bz2'))
+    texts = files_config(tmp_path / 'a.en.bz2', tmp_path / 'a.fr.bz2')
+    assert f"a.en.bz2' {remedy}" in message(texts)
+
+
+def test_a_cell_of_any_length(tmp_path):
+    long = 'word ' * 40_000
+    config = write_table(tmp_path, 'a.csv', f'en,fr\n{long},un\n')
+    assert read(config) == [(long, 'un')]
 
 
 def test_text_file_alone(tmp_path):

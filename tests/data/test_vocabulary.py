@@ -3,6 +3,7 @@ import io
 import pytest
 import sentencepiece
 
+from transformer_jax.data import vocabulary as vocabulary_module
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.stopping import Stopped
@@ -74,6 +75,18 @@ def test_more_pieces_than_the_text_supports_says_how_many_it_does():
 def test_fewer_pieces_than_characters():
     with pytest.raises(UserError, match=r'data\.vocab_size=200 cannot hold the \d+ characters'):
         Vocabulary.train(TEXT, size=200)
+
+
+@pytest.mark.parametrize('text', [[], ['', '']])
+def test_no_text_is_no_matter_of_the_size(text):
+    with pytest.raises(UserError, match=r'^the training pairs have no text to make a vocabulary'):
+        Vocabulary.train(text, size=300)
+
+
+def test_sentences_that_sentencepiece_leaves_out_are_counted(monkeypatch, caplog):
+    monkeypatch.setattr(vocabulary_module, '_LONGEST', 60)
+    Vocabulary.train([*TEXT, 'é' * 31, 'é' * 30], size=300)
+    assert 'made without 1 sentences of more than 60 bytes' in caplog.text
 
 
 @pytest.mark.parametrize(

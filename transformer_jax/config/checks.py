@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import sys
 from typing import Any, NoReturn
 
 from transformer_jax.errors import UserError
@@ -18,7 +19,8 @@ def check_types(section: str, config: Any) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.type is float and type(value) is int:
-            object.__setattr__(config, field.name, float(value))
+            value = float(value) if abs(value) <= sys.float_info.max else math.inf
+            object.__setattr__(config, field.name, value)
         elif type(value) is not field.type:
             fail(
                 f'{section}.{field.name}',
@@ -27,6 +29,8 @@ def check_types(section: str, config: Any) -> None:
             )
         if field.type is float and not math.isfinite(value):
             fail(f'{section}.{field.name}', value, 'must be a finite number.')
+        if field.type is str and '\0' in value:
+            fail(f'{section}.{field.name}', value, 'holds a NUL character: leave it out.')
 
 
 def check_positive(section: str, config: Any, *names: str) -> None:

@@ -118,6 +118,16 @@ class DataConfig:
                 source, target = (getattr(self, f'{split}_{side}') for side in ('source', 'target'))
                 if target and not source:
                     fail(f'data.{split}_target', target, f'needs data.{split}_source beside it.')
+        else:
+            for split in ('train', 'dev', 'test'):
+                for side in ('source', 'target'):
+                    if name := getattr(self, f'{split}_{side}'):
+                        fail(
+                            f'data.{split}_{side}',
+                            name,
+                            f"is for data.corpus='files', not {self.corpus!r}: set data.corpus to "
+                            'that, or leave the file out.',
+                        )
         if self.corpus in ('tfds', 'huggingface') and not self.dataset:
             fail('data.dataset', '', f'must name a dataset, since data.corpus is {self.corpus!r}.')
         if self.source_language == self.target_language:

@@ -3,6 +3,7 @@
 import dataclasses
 
 from transformer_jax.config.checks import (
+    check_below,
     check_not_negative,
     check_positive,
     check_rate,
@@ -41,5 +42,6 @@ class OptimizerConfig:
     def __post_init__(self):
         check_types('optimizer', self)
         check_positive('optimizer', self, 'warmup_steps', 'learning_rate_scale', 'epsilon')
+        check_below('optimizer', self, 2**31, 'warmup_steps')
         check_rate('optimizer', self, 'beta1', 'beta2', 'label_smoothing', 'ema_decay')
         check_not_negative('optimizer', self, 'r_drop', 'weight_decay')

@@ -138,10 +138,13 @@ class Config:
 
     def differences(self, other: 'Config') -> list[str]:
         """The fields that make `other` another run than this one, as 'field: mine, theirs'."""
+        free = list(_FREE)
+        if self.data.corpus == 'huggingface':
+            free.append('data.dataset')  # which may be a folder
         return [
             line
             for section, name, line in self._different_fields(other)
-            if section not in _FREE_SECTIONS and f'{section}.{name}' not in _FREE
+            if section not in _FREE_SECTIONS and f'{section}.{name}' not in free
         ]
 
     def model_differences(self, other: 'Config') -> list[str]:

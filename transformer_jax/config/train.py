@@ -54,6 +54,7 @@ class TrainConfig:
         check_positive('train', self, 'keep', 'keep_best', 'eval_beam_size', 'accumulate_steps')
         check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         check_not_negative('train', self, 'seed', 'patience')
+        check_below('train', self, 2**31, 'steps')
         check_below('train', self, 2**32, 'seed')  # JAX would drop the higher bits
         if self.init_from:
             # One folder is to have one name.

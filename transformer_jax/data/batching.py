@@ -72,7 +72,7 @@ def make_buckets(
 
     Starts from one shape for all pairs and again and again splits, by source or by target length,
     the one where a split saves the most positions. A split that would leave a shape without one
-    full batch is not made.
+    full batch is not made. Memory is that of the pairs, however long they are.
 
     Args:
       source_lengths: [pairs] int.
@@ -82,7 +82,7 @@ def make_buckets(
       num_buckets: most shapes.
 
     Returns:
-      Buckets from the smallest to the largest.
+      Buckets from the smallest to the largest, none with more rows than there are pairs.
 
     Raises:
       ValueError: if no pair fits.
@@ -90,41 +90,40 @@ def make_buckets(
     fits = (source_lengths <= max_length) & (target_lengths <= max_length)
     if not fits.any():
         raise ValueError(f'no pair fits into {max_length} tokens.')
-    sources, targets = source_lengths[fits], target_lengths[fits]
-    longest = max(sources.max(), targets.max())  # `max_length` may be any number
-    counts = np.zeros((longest + 1, longest + 1), np.int64)
-    np.add.at(counts, (sources, targets), 1)
+    sources, targets = (
+        lengths[fits].astype(np.int64) for lengths in (source_lengths, target_lengths)
+    )
+    longest = int(max(sources.max(), targets.max()))
+    # Kinds of pairs: both lengths, and how many there are of it.
+    kinds, counts = np.unique(sources * (longest + 1) + targets, return_counts=True)
+    whole = np.stack([*divmod(kinds, longest + 1), counts])
+    full_rows = np.array([0, *(rows_for(n, tokens_per_batch) for n in range(1, longest + 1))])
 
     def shape(cell: np.ndarray) -> tuple[int, int]:
-        """The longest source and target of a cell of `counts`, itself of full size."""
-        return int(np.flatnonzero(cell.any(1))[-1]), int(np.flatnonzero(cell.any(0))[-1])
+        """The longest source and the longest target of some kinds of pairs."""
+        return int(cell[0].max()), int(cell[1].max())
 
     def best_split(cell: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
         """The most positions a split saves, and the two cells it makes."""
-        best = (0, False, 0)
-        whole = cell.sum() * sum(shape(cell))
-        for flipped in (False, True):
-            view = cell.T if flipped else cell  # first axis: the length to split by
-            per_length = view.sum(1)
-            used = np.flatnonzero(per_length)
-            below = np.cumsum(per_length)[used]
-            others = np.array([np.flatnonzero(view[i])[-1] for i in used])
-            longest_below = np.maximum.accumulate(others)
-            longest_above = np.maximum.accumulate(others[::-1])[::-1]
-            for k in range(len(used) - 1):
-                low = (used[k], longest_below[k], below[k])
-                high = (used[-1], longest_above[k + 1], below[-1] - below[k])
-                if any(n < rows_for(max(a, b), tokens_per_batch) for a, b, n in (low, high)):
-                    continue
-                saved = int(whole - sum(n * (a + b) for a, b, n in (low, high)))
-                if saved > best[0]:
-                    best = (saved, flipped, used[k])
-        saved, flipped, limit = best
-        within = np.arange(len(cell)) <= limit
-        first = np.where(within if flipped else within[:, None], cell, 0)
-        return saved, first, cell - first
+        best = (0, cell, cell)
+        for own, other in ((0, 1), (1, 0)):  # the length to split by, and that of the other side
+            ordered = cell[:, np.argsort(cell[own], kind='stable')]
+            below = np.cumsum(ordered[2])
+            longest_below = np.maximum.accumulate(ordered[other])
+            longest_above = np.maximum.accumulate(ordered[other, ::-1])[::-1]
+            ends = np.flatnonzero(np.diff(ordered[own]))  # the last kind of each length but one
+            low = ordered[own, ends], longest_below[ends], below[ends]
+            high = ordered[own, -1], longest_above[ends + 1], below[-1] - below[ends]
+            saved = below[-1] * sum(shape(cell)) - sum(n * (a + b) for a, b, n in (low, high))
+            for a, b, n in (low, high):
+                saved[n < full_rows[np.maximum(a, b)]] = 0
+            if saved.max(initial=0) > best[0]:
+                k = int(np.argmax(saved))
+                cut = ends[k] + 1
+                best = (int(saved[k]), ordered[:, :cut], ordered[:, cut:])
+        return best
 
-    leaves = [(counts, best_split(counts))]
+    leaves = [(whole, best_split(whole))]
     while len(leaves) < num_buckets:
         k = max(range(len(leaves)), key=lambda k: leaves[k][1][0])
         saved, first, second = leaves[k][1]
@@ -132,8 +131,9 @@ def make_buckets(
             break
         leaves[k : k + 1] = [(first, best_split(first)), (second, best_split(second))]
     shapes = {shape(cell) for cell, _ in leaves}
+    most = -(-len(sources) // ROW_MULTIPLE) * ROW_MULTIPLE
     return tuple(
-        Bucket(rows_for(max(s, t), tokens_per_batch), s, t)
+        Bucket(min(rows_for(max(s, t), tokens_per_batch), most), s, t)
         for s, t in sorted(shapes, key=lambda st: (sum(st), st))
     )
 

@@ -4,6 +4,7 @@
 (WMT14 French-English) never are in memory at once.
 """
 
+import contextlib
 import functools
 import hashlib
 import heapq
@@ -13,12 +14,13 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Protocol
 
-from transformer_jax.cache import content_digest
+from transformer_jax.cache import cache_folder, content_digest
 from transformer_jax.config import DataConfig
 from transformer_jax.data import phrasebook
 from transformer_jax.data.dataset_libraries import HuggingFaceCorpus, TfdsCorpus
 from transformer_jax.data.text_files import FilesCorpus, Pair
 from transformer_jax.errors import UserError
+from transformer_jax.files import written_whole
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -34,7 +36,7 @@ class Corpus(Protocol):
         """
 
     def fingerprint(self, split: str) -> str:
-        """Hex digest of the content that `pairs(split)` yields."""
+        """Hex digest of the content that `pairs(split)` yields, or of all that determines it."""
 
 
 def open_corpus(config: DataConfig) -> Corpus:
@@ -81,8 +83,8 @@ class HeldOutCorpus:
         self._corpus = corpus
         self._seed = config.seed
         self._sizes = {split: getattr(config, f'{split}_size') for split in missing}
-        self._held: dict[str, list[Pair]] = {}
-        # The full pass waits until pairs are wanted: a cache hit on the fingerprint saves it.
+        self._folder = cache_folder(config.cache_dir)
+        # The full pass waits until pairs are wanted, and is made once: they are kept in the cache.
         distinct = set()
         for source, target in corpus.pairs('train'):
             if _normalized(source) and _normalized(target):
@@ -99,11 +101,9 @@ class HeldOutCorpus:
         _logger.info('Holding %s data out of the training pairs.', ' and '.join(missing))
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        if split not in self._sizes and split != 'train':
-            return self._corpus.pairs(split)
-        if not self._held:
-            self._held = self._hold_out()
-        return iter(self._held[split]) if split in self._held else self._train()
+        if split in self._sizes:
+            return iter(self._held[split])
+        return self._train() if split == 'train' else self._corpus.pairs(split)
 
     def fingerprint(self, split: str) -> str:
         if split not in self._sizes and split != 'train':
@@ -113,9 +113,38 @@ class HeldOutCorpus:
 
     def _train(self) -> Iterator[Pair]:
         held_out = {_normalized(source) for pairs in self._held.values() for source, _ in pairs}
-        return (
-            pair for pair in self._corpus.pairs('train') if _normalized(pair[0]) not in held_out
-        )
+        for pair in self._corpus.pairs('train'):
+            if _normalized(pair[0]) not in held_out:
+                yield pair
+
+    @functools.cached_property
+    def _held(self) -> dict[str, list[Pair]]:
+        """What is held out, from the cache where it is there."""
+        held = self._cached()
+        sizes = {split: len(pairs) for split, pairs in held.items()}
+        if sizes != self._sizes:
+            _logger.warning(
+                'Few distinct source sentences to train on: holding out %s of them, not %s.',
+                ' and '.join(f'{size:,} ({split})' for split, size in sizes.items()),
+                ' and '.join(f'{size:,}' for size in self._sizes.values()),
+            )
+        return held
+
+    def _cached(self) -> dict[str, list[Pair]]:
+        name = content_digest(self.fingerprint(split) for split in self._sizes)
+        path = self._folder / f'held-out-{name}.json'
+        try:
+            held = json.loads(path.read_text(encoding='utf-8'))
+            return {split: [(s, t) for s, t in held[split]] for split in self._sizes}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, TypeError, KeyError):
+            _logger.warning('The cached pairs %s are damaged: choosing them again.', path)
+        held = self._hold_out()
+        # Scoring alone makes no cache, and needs none.
+        with contextlib.suppress(OSError), written_whole(path) as file:
+            json.dump(held, file, ensure_ascii=False)
+        return held
 
     def _hold_out(self) -> dict[str, list[Pair]]:
         """One pass over train; memory is that of ten times the pairs asked for, at most."""
@@ -143,12 +172,6 @@ class HeldOutCorpus:
         if len(seen) < 10 * asked:
             share = len(seen) // 10 / asked
             sizes = {split: max(1, int(size * share)) for split, size in sizes.items()}
-            _logger.warning(
-                'Only %d distinct source sentences to train on: holding out %s of them, not %s.',
-                len(seen),
-                ' and '.join(f'{size} ({split})' for split, size in sizes.items()),
-                ' and '.join(map(str, self._sizes.values())),
-            )
         ranked = iter(sorted(best))
         return {split: [best[next(ranked)] for _ in range(sizes[split])] for split in sizes}
 

@@ -19,6 +19,9 @@ from transformer_jax.data.token_store import Sentences, TokenStore
 Arrays = dict[str, np.ndarray]
 Held = Callable[[np.ndarray], np.ndarray]
 _PREFETCH = 8  # batches
+# Batches, at least, that are handed to tf.data at once: each time costs it 80 ms, in which a small
+# corpus has many epochs.
+_AT_ONCE = 500
 _logger = logging.getLogger('transformer_jax')
 
 
@@ -41,21 +44,26 @@ def training_batches(
     Yields:
       'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where there is nothing.
     """
-    epoch, first = plan.locate(start_step)
+    epoch, place = plan.locate(start_step)
+    epochs = -(-_AT_ONCE // plan.batches_per_epoch)
     read = _reader(store) if segmentation is None else _drawer(segmentation, held)
 
-    def planned(epoch: int) -> list[Any]:
-        """What `read` is given for each batch of an epoch."""
-        batches = plan.epoch(epoch)
-        if segmentation is None:
-            return [batch._replace(ids=held(batch.ids)) for batch in batches]
-        return [(batch, epoch, index) for index, batch in enumerate(batches)]
+    def planned(first: int) -> list[Any]:
+        """What `read` is given for each batch of the `epochs` epochs from `first` on."""
+        result = []
+        for epoch in range(first, first + epochs):
+            batches = plan.epoch(epoch)
+            if segmentation is None:
+                result += [batch._replace(ids=held(batch.ids)) for batch in batches]
+            else:
+                result += [(batch, epoch, index) for index, batch in enumerate(batches)]
+        return result
 
     with ThreadPoolExecutor(1) as planner:
-        batches = planned(epoch)[first:]
+        batches = planned(epoch)[place:]
         while True:
-            epoch += 1
-            following = planner.submit(planned, epoch)  # while this epoch is trained on
+            epoch += epochs
+            following = planner.submit(planned, epoch)  # while these are trained on
             yield from read(batches)
             batches = following.result()
 

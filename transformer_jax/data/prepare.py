@@ -64,6 +64,7 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
 
 def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     corpus = open_corpus(config)
+    cache_folder(config.cache_dir).mkdir(parents=True, exist_ok=True)
     if vocabulary is None:
         vocabulary = _vocabulary(config, corpus)
     content = corpus.fingerprint('train')

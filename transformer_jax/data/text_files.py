@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import pathlib
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
@@ -21,6 +22,8 @@ Pair = tuple[str, str]
 
 JSON_LINES = ('.jsonl', '.jsonlines', '.json-lines', '.ndjson')
 _TABLES = ('.tsv', '.csv', *JSON_LINES)
+_OPENERS: dict[str, Callable[..., Any]] = {'.gz': gzip.open, '.xz': lzma.open}
+_OTHER_COMPRESSIONS = ('.bz2', '.zip', '.zst', '.7z', '.lz4')
 
 
 def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -57,17 +60,27 @@ class TextFile:
     @property
     def kind(self) -> str:
         """The suffix that tells the format, whether compressed or not."""
-        name = pathlib.Path(self.path.stem) if self.path.suffix in ('.gz', '.xz') else self.path
+        name = pathlib.Path(self.path.stem) if self._compression else self.path
         return name.suffix.lower()
+
+    @property
+    def _compression(self) -> str:
+        suffix = self.path.suffix.lower()
+        return suffix if suffix in (*_OPENERS, *_OTHER_COMPRESSIONS) else ''
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[BinaryIO]:
         """Opens for reading bytes; what the system or a decompressor finds wrong is a UserError."""
-        openers: dict[str, Callable[..., Any]] = {'.gz': gzip.open, '.xz': lzma.open}
+        compression = self._compression
+        if compression in _OTHER_COMPRESSIONS and os.path.isfile(self.path):
+            raise UserError(
+                f'{self} is compressed as {compression[1:]}, which is not read: decompress it, or '
+                f'compress it as {" or ".join(kind[1:] for kind in _OPENERS)} instead.'
+            )
         try:
-            with openers.get(self.path.suffix, open)(self.path, 'rb') as file:
+            with _OPENERS.get(compression, open)(self.path, 'rb') as file:
                 # Python reads lines from decompressors one by one; the buffer does it in C.
-                yield io.BufferedReader(file) if self.path.suffix in openers else file
+                yield io.BufferedReader(file) if compression else file
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(f'{self} does not exist{self._nearest()}') from None
         except IsADirectoryError:
@@ -75,7 +88,7 @@ class TextFile:
         except PermissionError:
             raise UserError(f'{self} may not be read: change its permissions.') from None
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-            what = f'{self.path.suffix[1:]} file ({error})'
+            what = f'{compression[1:]} file ({error})'
             raise UserError(f'{self} is a damaged {what}: fetch or compress it again.') from None
         except OSError as error:
             raise UserError(f'{self} cannot be read: {error.strerror or error}.') from None
@@ -111,6 +124,7 @@ class FilesCorpus:
 
     def __init__(self, config: DataConfig):
         self._config = config
+        self._digests: dict[str, str] = {}
         self._files: dict[str, list[TextFile]] = {}
         for split in ('train', 'dev', 'test'):
             fields = [f'{split}_source', f'{split}_target']
@@ -133,6 +147,11 @@ class FilesCorpus:
         return _table_pairs(files[0], self._config)
 
     def fingerprint(self, split: str) -> str:
+        if split not in self._digests:
+            self._digests[split] = self._digest(split)
+        return self._digests[split]
+
+    def _digest(self, split: str) -> str:
         config = self._config
         columns = [config.source_column, config.target_column]
         if len(self._files[split]) == 1:
@@ -195,6 +214,7 @@ def _tsv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
 
 
 def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(sys.maxsize)  # of all readers; by default 131,072 characters
     # A quote that is never closed would swallow the rest of the file, were it not for `strict`.
     reader = csv.reader(file.lines(), strict=True)
     try:

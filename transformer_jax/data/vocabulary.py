@@ -21,6 +21,8 @@ from transformer_jax.files import written_whole
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
+# Bytes beyond which SentencePiece leaves a sentence out, without a word; by default it is 4192.
+_LONGEST = 1 << 20
 # The seed of SentencePiece is one for all threads.
 _SEEDING = threading.Lock()
 _logger = logging.getLogger('transformer_jax')
@@ -131,8 +133,7 @@ class Vocabulary:
                 bos_id=-1,
                 input_sentence_size=_MOST_TRAINING_SENTENCES,
                 shuffle_input_sentence=True,
-                # By default longer lines would be left out without a word.
-                max_sentence_length=1 << 20,
+                max_sentence_length=_LONGEST,
                 num_threads=os.cpu_count() or 1,
                 minloglevel=2,
             )
@@ -174,7 +175,10 @@ class Vocabulary:
         return self._with_end(ids)
 
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
-        """Ids as `encode` makes them to texts that have the same ids, normalised."""
+        """Ids as `encode` makes them to texts that have the same ids, normalised.
+
+        Where a text has SentencePiece's own sign for a space, U+2581, it has a space afterwards.
+        """
         return self._processor.decode([(ids[:-1] - self._shift).tolist() for ids in sentences])
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -215,9 +219,19 @@ class Vocabulary:
 
 
 def _noting(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
-    """`sentences`, with what reading them raises put into `raised` as well."""
+    """`sentences`, with what reading them raises put into `raised` as well; tells of long ones."""
+    long = 0
     try:
-        yield from sentences
+        for sentence in sentences:
+            # Most are told to be short without being encoded.
+            long += 4 * len(sentence) > _LONGEST and len(sentence.encode()) > _LONGEST
+            yield sentence
+        if long:
+            _logger.warning(
+                'The vocabulary was made without %d sentences of more than %s bytes.',
+                long,
+                f'{_LONGEST:,}',
+            )
     except GeneratorExit:
         raise
     except BaseException as error:
@@ -231,6 +245,11 @@ def _explain(message: str, size: int) -> UserError:
     least = re.search(r'required_chars\. \d+ vs (\d+)', message)
     if most:
         remedy = f'is more than this text can support: set it to {most[1]} or less.'
+    elif 'all_chars_count' in message or 'sentences_.empty' in message:
+        return UserError(
+            'the training pairs have no text to make a vocabulary of: check the files and columns '
+            'of the data.'
+        )
     elif least:
         remedy = (
             f'cannot hold the {least[1]} characters and bytes of this text: '
