@@ -1,5 +1,6 @@
 """Promises 5 and 7: a run that was stopped ends with the same bytes as one that was not."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,13 +14,15 @@ import numpy as np
 import pytest
 from tiny_run import config_file, on_devices, remembered, tiny
 
-from transformer_jax import device_feed, trainer
+from transformer_jax import device_feed, memory, trainer
+from transformer_jax.data.prepare import prepare
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
 from transformer_jax.stopping import Stopped
 from transformer_jax.trainer import train
+from transformer_jax.training import checkpoints
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import load_trained
 from transformer_jax.workdir import Workdir
@@ -122,7 +125,7 @@ def test_a_finished_run_whose_files_have_other_names_looks_into_them(uninterrupt
 
     monkeypatch.setattr(trainer, 'prepare', prepare)
     with pytest.raises(LookedIntoError):
-        train(tiny(data={'test_source': 'other.en'}), uninterrupted)
+        train(tiny(data={'vocabulary': 'other.model'}), uninterrupted)
 
 
 def test_results_hold_scores_signatures_and_examples(uninterrupted):
@@ -383,13 +386,82 @@ def test_a_disk_that_is_full_is_said_and_costs_nothing(
 
 
 def test_a_shape_too_large_for_the_device_is_refused_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, 'device_memory', lambda device: 10_000)
+    monkeypatch.setattr(trainer, 'device_memory', lambda device, held: 10_000)
     with pytest.raises(UserError, match=r'tokens_per_batch=512 .* MiB on a device of 0.01'):
         train(tiny(), tmp_path)
     monkeypatch.undo()
     # The remedy works in the same folder.
     smaller = tiny(data={'num_buckets': 1}, train={'steps': 1})
     assert train(smaller, tmp_path)['step'] == 1
+
+
+def test_a_test_set_that_cannot_be_scored_is_refused_before_training(tmp_path, monkeypatch):
+    def with_long_test(*args):
+        return dataclasses.replace(prepare(*args), test=[('the cat ' * 200, 'le chat ' * 200)])
+
+    monkeypatch.setattr(trainer, 'prepare', with_long_test)
+    monkeypatch.setattr(memory, 'LONG', 256)
+    monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
+    with pytest.raises(UserError, match=r"^pair 1 of this set, which begins 'the cat the cat"):
+        train(tiny(), tmp_path)
+    assert not (tmp_path / 'config.json').exists()
+
+
+def test_a_state_that_goes_on_is_alone_in_memory(uninterrupted, tmp_path, monkeypatch):
+    shutil.copytree(uninterrupted, tmp_path / 'run')
+    monkeypatch.setattr(trainer, 'initial_state', None)
+    assert train(tiny(train={'steps': 15}), tmp_path / 'run')['step'] == 15
+
+
+def test_all_of_a_checkpoint_is_compiled_before_the_first(tmp_path, monkeypatch):
+    seen = []
+    save = Checkpoints.save
+
+    def counting(self, *args):
+        before = checkpoints._checksums_on_devices._cache_size()
+        save(self, *args)
+        seen.append(checkpoints._checksums_on_devices._cache_size() - before)
+
+    monkeypatch.setattr(Checkpoints, 'save', counting)
+    train(tiny(), tmp_path)
+    assert set(seen) == {0}
+
+
+def test_a_window_without_a_step_has_no_loss(tmp_path):
+    config = tiny(optimizer={'learning_rate_scale': 1e30}, train={'on_nonfinite': 'skip'})
+    train(config, tmp_path)
+    first, *rest = [r for r in read_metrics(tmp_path / 'metrics.jsonl') if r['kind'] == 'train']
+    assert first['loss'] > 0 and first['target_tokens'] > 0
+    for record in rest:
+        assert record['target_tokens'] == 0 and 'loss' not in record and 'nll' not in record
+
+
+def test_steps_skipped_before_do_not_stop_a_run_that_is_to_skip_no_more(tmp_path, monkeypatch):
+    hot = {'learning_rate_scale': 1e30}
+    config = tiny(optimizer=hot, train={'on_nonfinite': 'skip', 'log_every': 100})
+    stop_at(monkeypatch, 6)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path)
+    monkeypatch.undo()
+    begun = Checkpoints(tmp_path / 'checkpoints', read_only=True).steps()[-1]
+    # The next one is told, and none that was skipped when that was right.
+    config = tiny(optimizer=hot, train={'log_every': 100})
+    with pytest.raises(UserError, match=f'of step {begun + 1} was not finite'):
+        train(config, tmp_path)
+
+
+def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, tmp_path):
+    def config(origin, steps):
+        return tiny(train={'init_from': str(origin), 'steps': steps})
+
+    train(config(uninterrupted, 6), tmp_path)
+    assert train(config(tmp_path / 'gone', 9), tmp_path)['step'] == 9
+
+
+def test_metrics_out_of_reach_are_said(tmp_path):
+    (tmp_path / 'metrics.jsonl').mkdir()
+    with pytest.raises(UserError, match=r'has a metrics\.jsonl that cannot be read \(Is a dir'):
+        train(tiny(), tmp_path)
 
 
 def test_a_mesh_that_does_not_fit_leaves_the_folder_to_the_next_try(tmp_path):

@@ -126,6 +126,14 @@ def test_a_text_too_long_for_the_memory_is_named(translator, monkeypatch):
         translator.translate(['The cat.', 'the cat ' * 40], first_line=5)
 
 
+def test_texts_too_long_for_the_memory_are_found_before_the_search(translator, monkeypatch):
+    monkeypatch.setattr(memory, 'LONG', 64)
+    monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
+    translator.check(['The cat.'])
+    with pytest.raises(UserError, match=r'^a line of up to 128 tokens needs .* 0\.01 MiB: split'):
+        translator.check(['The cat.', 'the cat ' * 40])
+
+
 def test_learned_positions_take_a_text_up_to_their_end(translator):
     # Those of 43 tokens are padded, but not beyond the end of the table.
     model = ModelConfig(

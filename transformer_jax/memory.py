@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import jax
 
@@ -13,16 +14,24 @@ _GIB = 2**30
 LONG = 4096
 
 
-def device_memory(device: jax.Device) -> int | None:
+def device_memory(device: jax.Device, held: Any = ()) -> int | None:
     """Bytes that a device lets this process have; None where that cannot be known.
 
     The CPU devices of a process share what is free of the host's.
+
+    Args:
+      device: one of this process.
+      held: arrays that are there already, and are counted as well.
     """
     if device.platform != 'cpu':
         stats = device.memory_stats()
         return stats.get('bytes_limit') if stats else None
     free = free_memory()
-    return None if free is None else free // jax.local_device_count()
+    if free is None:
+        return None
+    shards = (shard for x in jax.tree.leaves(held) for shard in x.addressable_shards)
+    own = sum(shard.data.nbytes for shard in shards if shard.device == device)
+    return free // jax.local_device_count() + own
 
 
 def needed_memory(program: jax.stages.Compiled) -> int:
@@ -48,13 +57,14 @@ def no_room(error: Exception) -> bool:
     return isinstance(error, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(error)
 
 
-def check_room(program: jax.stages.Lowered, device: jax.Device, name: str) -> None:
+def check_room(program: jax.stages.Lowered, device: jax.Device, name: str, remedy: str) -> None:
     """A UserError if `device` has too little memory to run `program`.
 
     Args:
       program: what is to be run.
       device: one of those that are to run it.
-      name: of the line of text that is its input, for the message.
+      name: of the text that is its input, for the message.
+      remedy: what to do about it, likewise.
     """
     limit, needed = device_memory(device), None
     try:
@@ -65,10 +75,7 @@ def check_room(program: jax.stages.Lowered, device: jax.Device, name: str) -> No
     if needed is None or (limit is not None and needed > limit):
         takes = 'more memory' if needed is None else in_units(needed)
         has = '' if limit is None else f' of {in_units(limit)}'
-        raise UserError(
-            f'{name} needs {takes} on a device{has}: split it into sentences, or have longer lines '
-            'cut with max_source_length.'
-        )
+        raise UserError(f'{name} needs {takes} on a device{has}: {remedy}')
 
 
 class LongLines:
@@ -79,7 +86,11 @@ class LongLines:
         self._fitting: set[tuple[int, ...]] = set()
 
     def check(
-        self, shape: tuple[int, ...], program: Callable[[], jax.stages.Lowered], name: str
+        self,
+        shape: tuple[int, ...],
+        program: Callable[[], jax.stages.Lowered],
+        name: str,
+        remedy: str,
     ) -> None:
         """A UserError if the lines are long, and there is too little memory for them.
 
@@ -87,9 +98,10 @@ class LongLines:
           shape: [rows, length, ...], what the program is compiled for.
           program: makes what is to be run.
           name: of the lines, for the message.
+          remedy: what to do about them, likewise.
         """
         if shape[1] >= LONG and shape not in self._fitting:
-            check_room(program(), self._device, name)
+            check_room(program(), self._device, name, remedy)
             self._fitting.add(shape)
 
 

@@ -95,6 +95,18 @@ def _model_and_state(
     return model, functools.partial(init_state, model, optimizer, with_ema=with_ema)
 
 
+@functools.lru_cache(1)
+def abstract_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
+    """What `initial_state` gives, with a `jax.ShapeDtypeStruct` for each array."""
+    _, initialise = _model_and_state(config, vocab_size, mesh)
+    shapes = jax.eval_shape(initialise, np.uint32(config.train.seed))
+
+    def laid_out(shape: jax.ShapeDtypeStruct, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
+
+    return jax.tree.map(laid_out, shapes, state_shardings(shapes, mesh))
+
+
 def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     """The state before step 1, each device making its own part of it.
 
@@ -107,9 +119,8 @@ def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
       UserError: if the mesh does not divide the model.
     """
     _, initialise = _model_and_state(config, vocab_size, mesh)
-    seed = np.uint32(config.train.seed)
-    shardings = state_shardings(jax.eval_shape(initialise, seed), mesh)
-    return jax.jit(initialise, out_shardings=shardings)(seed)
+    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, vocab_size, mesh))
+    return jax.jit(initialise, out_shardings=shardings)(np.uint32(config.train.seed))
 
 
 @contextlib.contextmanager
@@ -150,14 +161,14 @@ def compile_steps(
       UserError: if the mesh does not divide the model, or a shape needs more memory than a device
         has; and what `meanwhile` raises.
     """
-    model, initialise = _model_and_state(config, vocab_size, mesh)
+    model, _ = _model_and_state(config, vocab_size, mesh)
     numbers = RunNumbers(
         np.uint32(config.train.seed),
         np.float32(config.optimizer.warmup_steps),
         np.float32(config.optimizer.learning_rate_scale),
     )
-    abstract = jax.eval_shape(initialise, numbers.seed)
-    shardings = state_shardings(abstract, mesh)
+    abstract = abstract_state(config, vocab_size, mesh)
+    shardings = jax.tree.map(lambda x: x.sharding, abstract)
 
     def step_of_run(state: TrainState, batch: Mapping[str, jax.Array], run: RunNumbers):
         d_model = config.model.d_model

@@ -1,5 +1,6 @@
 """Whether a run may start in its folder, and what it takes over from there or from another run."""
 
+import dataclasses
 import logging
 import os
 
@@ -27,6 +28,10 @@ def saved(folder: Workdir, config: Config) -> SavedRun | None:
             f'workdir={str(folder.path)!r} holds checkpoints but no config.json, which says whose '
             'they are: restore the file, or choose another --workdir.'
         )
+    if saved is not None and folder.has_checkpoints():
+        # What it has begun from is history: it may lie elsewhere by now, or be gone.
+        begun = dataclasses.replace(config.train, init_from=saved.config.train.init_from)
+        config = dataclasses.replace(config, train=begun)
     differences = [] if saved is None else config.differences(saved.config)
     if differences:
         raise UserError(
@@ -44,7 +49,13 @@ def check_nothing_is_lost(folder: Workdir, config: Config, saved: SavedRun | Non
     # The longest: it may have been stopped before its first one, to have them more often.
     before = config if saved is None else saved.config
     every = max(config.train.checkpoint_every, before.train.checkpoint_every)
-    last = max((r['step'] for r in read_metrics(folder.metrics)), default=0)
+    try:
+        last = max((r['step'] for r in read_metrics(folder.metrics)), default=0)
+    except OSError as error:
+        raise UserError(
+            f'workdir={str(folder.path)!r} has a metrics.jsonl that cannot be read '
+            f'({error.strerror}): restore access to it, or choose another --workdir.'
+        ) from error
     # One may have been in writing while the steps up to the next were taken.
     if last > 2 * every:
         raise UserError(

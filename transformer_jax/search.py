@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -163,6 +164,15 @@ class Searcher:
                     outputs, drawn = _best_first(drawn), []
                 yield Found(item // copies, outputs.tokens, outputs.scores)
 
+    def check(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
+        """A UserError if a device has too little memory for a sentence of one of these lengths."""
+        decode = decode or self.decode
+        # The longest is in the first batch, and alone there if it is long.
+        for rows, length, _ in itertools.islice(self._batches(lengths, decode.beam_size), 1):
+            empty = shard_whole_batch({'source': np.zeros((rows, length), np.int32)}, self.mesh)
+            name = f'a line of up to {length:,} tokens'
+            self._check_room(empty['source'], decode.beam_size, name)
+
     def prepare(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
         """Compiles what sentences of these lengths take, by searching for nothing in its shapes."""
         decode = decode or self.decode
@@ -210,12 +220,10 @@ class Searcher:
         batch = {'source': source_BS, 'numbers': numbers_B, 'draws': draws_B}
         batch = shard_whole_batch(batch, self.mesh)
         hypotheses = decode.beam_size if sampling is None else 1
-        start = (self.params, batch['source'], self.model, hypotheses)
-        shape = (*source_BS.shape, hypotheses)
-        self._long_lines.check(shape, lambda: _start.lower(*start), name)
+        self._check_room(batch['source'], hypotheses, name)
         found = _search(
             self.params,
-            _start(*start),
+            _start(self.params, batch['source'], self.model, hypotheses),
             **batch,
             # Arrays: to try another penalty, or to draw anew, compiles nothing.
             alpha=np.float32(decode.length_penalty),
@@ -229,6 +237,14 @@ class Searcher:
             sampling=sampling and dataclasses.replace(sampling, seed=0, temperature=1.0),
         )
         return jax.device_get(found)
+
+    def _check_room(self, source: jax.Array, hypotheses: int, name: str) -> None:
+        self._long_lines.check(
+            (*source.shape, hypotheses),
+            lambda: _start.lower(self.params, source, self.model, hypotheses),
+            name,
+            'split it into sentences, or have longer lines cut with max_source_length.',
+        )
 
 
 def _best_first(drawn: Sequence[Hypotheses]) -> Hypotheses:

@@ -28,6 +28,7 @@ from transformer_jax.model import Transformer
 from transformer_jax.preflight import (
     Compilations,
     Program,
+    abstract_state,
     compile_steps,
     initial_state,
     known_speed,
@@ -37,7 +38,7 @@ from transformer_jax.progress import progress_bar
 from transformer_jax.scoring import Scores, score
 from transformer_jax.sharding import MeshLayout, make_mesh
 from transformer_jax.stopping import Stopped, StopSignals
-from transformer_jax.training.checkpoints import Checkpoints, checksums
+from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
 from transformer_jax.training.optimizer import noam_schedule
 from transformer_jax.training.state import TrainState, Window, with_weights
@@ -61,9 +62,8 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
       What results.json holds.
 
     Raises:
-      UserError: if the data, the config or the folder do not allow it, nothing is written then; or
-        if the run cannot go on (a full disk, a loss that is not finite), the checkpoints so far are
-        left whole then.
+      UserError: if the data, the config or the folder do not allow it, or if the run cannot go on
+        (a full disk, a loss that is not finite); the checkpoints so far are left whole.
       Stopped: if SIGTERM or Ctrl-C asked for it.
     """
     folder = Workdir(workdir)
@@ -134,15 +134,17 @@ class _Run:
             config.optimizer.warmup_steps,
             config.optimizer.learning_rate_scale,
         )
-        state = initial_state(config, data.vocabulary.size, mesh)
         self.checkpoints = Checkpoints(
             folder.checkpoints,
             keep=config.train.keep,
             keep_best=config.train.keep_best,
             every=config.train.checkpoint_every,
         )
-        restored = self.checkpoints.restore_latest(state)
-        self.state = self._beginning(state) if restored is None else restored
+        # Of a state that goes on, no other takes up memory beside it.
+        restored = self.checkpoints.restore_latest(
+            abstract_state(config, data.vocabulary.size, mesh)
+        )
+        self.state = self._beginning() if restored is None else self._going_on(restored)
         self.start = int(self.state.step)
         # Of a window that a stop has cut, the part that this process did not see.
         self.tokens_before = int(self.state.window.sums.tokens)
@@ -199,8 +201,21 @@ class _Run:
             self.checkpoints.close()
             self.metrics.close()
 
-    def _beginning(self, state: TrainState) -> TrainState:
+    def _going_on(self, state: TrainState) -> TrainState:
+        """A state that was saved; where it is no longer right to skip steps, without a trace."""
+        window = state.window
+        if self.config.train.on_nonfinite == 'skip' or not int(window.first_skipped):
+            return state
+        _logger.warning(
+            'Since the last log line before this start, %d steps were skipped, from step %d on.',
+            int(window.skipped),
+            int(window.first_skipped),
+        )
+        return state.replace(window=self._new_window(state)._replace(sums=window.sums))
+
+    def _beginning(self) -> TrainState:
         """The state before step 1, with the weights of another run where there is one."""
+        state = initial_state(self.config, self.data.vocabulary.size, self.mesh)
         origin = self.config.train.init_from
         if not origin:
             return state
@@ -230,15 +245,14 @@ class _Run:
 
     def _preflight(self) -> dict[Bucket, Program]:
         """Compiles all that training and its evaluations will run, and says what to expect."""
-        for pairs in (self.data.dev, self.data.test):
-            self.corpus_loss.check(pairs)  # before the minutes that compiling may take
         config, plan = self.config, self.data.plan
+        self._check_sets()
         programs = compile_steps(
             config,
             self.data.vocabulary.size,
             plan.buckets,
             self.mesh,
-            device_memory(self.mesh.local_devices[0]),
+            device_memory(self.mesh.local_devices[0], self.state),
             meanwhile=[self._compile_evaluation, load_tensorflow],
         )
         speed = known_speed(cache_folder(config.data.cache_dir), config, self.mesh)
@@ -246,15 +260,25 @@ class _Run:
         _logger.info('%s', preflight_report(programs, plan, speed, left))
         return programs
 
+    def _check_sets(self) -> None:
+        """A UserError if dev or test has what cannot be scored: not after days of training."""
+        translator = self._translator(self.state.weights)
+        for pairs, beam_size in (
+            (self.data.dev, self.config.train.eval_beam_size),
+            (self.data.test, self.config.decode.beam_size),
+        ):
+            self.corpus_loss.check(self.state.weights, pairs)
+            translator.check([source for source, _ in pairs], beam_size=beam_size)
+
     def _compile_evaluation(self) -> None:
         """Runs, on nothing, all that an evaluation, a log line and a checkpoint will run."""
         sources, _ = zip(*self.data.dev, strict=True)
         translator = self._translator(self.state.weights)
         translator.prepare(sources, beam_size=self.config.train.eval_beam_size)
         self.corpus_loss.prepare(self.state.weights, self.data.dev)
-        checksums(self.state)
+        self.checkpoints.prepare(self.state)
         self.learning_rate(np.int32(self.start))
-        self._new_window()
+        self._new_window(self.state)
 
     def _train(self, programs: dict[Bucket, Program]) -> int:
         """Steps until the last, or until patience runs out; returns the number of the last step.
@@ -289,7 +313,7 @@ class _Run:
                     self._log(step, clock, bar)
                 if step % config.checkpoint_every == 0 or last or why:
                     if config.on_nonfinite == 'stop':  # skipped ones are told when they are logged
-                        self._check_finite(self.state.window)
+                        self._check_finite()
                     scores = None
                     # When stopping, too: a resumed run begins after this step, and would miss it.
                     if last or step % config.eval_every == 0:
@@ -315,17 +339,18 @@ class _Run:
 
     def _log(self, step: int, clock: '_Clock', bar: Any) -> None:
         """Writes the means since the last line, and begins a new window."""
-        # The schedule counts the steps that were taken, not those skipped.
-        window, taken = jax.device_get((self.state.window, self.state.opt_state[0].count))
-        self._check_finite(window)
+        self._check_finite()
+        window, taken = self._window_and_taken()
         seconds = clock.lap()
         tokens = int(window.sums.tokens)
         rate, self.tokens_before = (tokens - self.tokens_before) / seconds, 0
+        # Where every step was skipped there is no loss, and none is written.
+        sums = {'loss': window.sums.loss, 'nll': window.sums.nll} if tokens else {}
+        means = {name: float(total) / tokens for name, total in sums.items()}
         record = {
             'step': step,
             'kind': 'train',
-            'loss': float(window.sums.loss) / max(tokens, 1),
-            'nll': float(window.sums.nll) / max(tokens, 1),
+            **means,
             'learning_rate': float(self.learning_rate(taken - 1)),
             'target_tokens': tokens,
             'skipped_steps': int(window.skipped),
@@ -334,24 +359,31 @@ class _Run:
             'seconds': seconds,
         }
         self.metrics.write(record)
-        self.state = self.state.replace(window=self._new_window())
-        bar.set_postfix_str(
-            f'loss {record["loss"]:.3f}, {rate:,.0f} tokens/s, lr {record["learning_rate"]:.2e}'
-        )
+        self.state = self.state.replace(window=self._new_window(self.state))
+        loss = f'loss {means["loss"]:.3f}' if means else 'no step taken'
+        bar.set_postfix_str(f'{loss}, {rate:,.0f} tokens/s, lr {record["learning_rate"]:.2e}')
 
-    def _new_window(self) -> Window:
-        return jax.device_put(Window.empty(), self.state.step.sharding)
+    def _new_window(self, state: TrainState) -> Window:
+        return jax.device_put(Window.empty(), state.step.sharding)
 
-    def _check_finite(self, window: Window) -> None:
+    def _window_and_taken(self) -> tuple[Window, int]:
+        """What happened since the last log line; and the steps that the schedule has counted."""
+        window, taken = jax.device_get((self.state.window, self.state.opt_state[0].count))
+        return window, int(taken)
+
+    def _check_finite(self) -> None:
         """Says which steps were not finite; a UserError unless they are to be skipped."""
+        window, taken = self._window_and_taken()
         step = int(window.first_skipped)
         if not step:
             return
         epoch, index = self.data.plan.locate(step - 1)
         bucket, ids = self.data.plan.epoch(epoch)[index]
+        # The schedule does not count the steps that were skipped before.
+        before = step - 1 - (int(self.state.step) - taken - int(window.skipped))
         what = (
             f'the loss or the gradient of step {step} was not finite (learning rate '
-            f'{float(self.learning_rate(step - 1)):.2e}, batch {index} of epoch {epoch}: '
+            f'{float(self.learning_rate(before)):.2e}, batch {index} of epoch {epoch}: '
             f'{bucket.rows} pairs of up to {bucket.source_length} + {bucket.target_length} tokens, '
             f'the first of them pair {ids[0]})'
         )

@@ -287,12 +287,19 @@ class Translator:
                 bar.update()
         return results
 
+    def check(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
+        """A UserError if a device has too little memory to translate one of `texts`."""
+        self.search.check(self._lengths(texts), self.decode_config(beam_size))
+
     def prepare(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
         """Compiles all that translating `texts` takes, by translating nothing in its shapes."""
-        decode = self.decode_config(beam_size)
+        self.search.prepare(self._lengths(texts), self.decode_config(beam_size))
+
+    def _lengths(self, texts: Iterable[str]) -> list[int]:
+        """Tokens of those that have any, cut as they are by default."""
         lengths = [len(ids) for ids in self.vocabulary.encode(_as_texts(texts)) if len(ids) > 1]
         limit = self.search.source_limit()
-        self.search.prepare([min(n, limit or n) for n in lengths], decode)
+        return [min(n, limit or n) for n in lengths]
 
     def decode_config(
         self,

@@ -70,7 +70,7 @@ def test_a_very_long_line_is_alone_in_its_batch(setting, monkeypatch):
     monkeypatch.setattr(evaluation, '_POSITIONS', 96)
     mesh = make_mesh(devices=jax.devices()[:1])
     evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
-    shapes = [batch['source'].shape for batch in evaluator._batches(PAIRS)]
+    shapes = [batch['source'].shape for batch in evaluator._batches(*evaluator._encoded(PAIRS))]
     assert shapes[-1] == (8, 8) and shapes[0][0] == 1
     assert all(rows * length <= 96 or rows == 1 for rows, length in shapes)
 
@@ -79,14 +79,17 @@ def test_shorter_pairs_fill_up_the_batches_of_longer_ones(setting):
     mesh = make_mesh(devices=jax.devices()[:1])
     evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
     pairs = [('the cat ' * k, 'le chat ' * k) for k in range(1, 9)]
-    (batch,) = evaluator._batches(pairs)
+    (batch,) = evaluator._batches(*evaluator._encoded(pairs))
     assert np.sum(np.any(batch['source'] != 0, axis=1)) == len(pairs)
 
 
 def test_a_pair_too_long_for_the_memory_is_refused_in_a_sentence(setting, monkeypatch):
     monkeypatch.setattr(memory, 'LONG', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
-    with pytest.raises(UserError, match=r'^a pair of up to \d+ tokens needs .* 0\.01 MiB: split'):
+    with pytest.raises(
+        UserError,
+        match=r"^pair \d+ of this set, which begins '.*' and has \d+ tokens, needs .*: shorten it",
+    ):
         measure(setting, PAIRS)
 
 

@@ -88,6 +88,10 @@ class Checkpoints:
         """The steps there are checkpoints of, ascending."""
         return sorted(self._manager.all_steps())
 
+    def prepare(self, state: TrainState) -> None:
+        """Compiles what `save` runs, but for what orbax itself does."""
+        _checksums_of_items(state)
+
     def save(self, state: TrainState, scores: dict[str, float] | None = None) -> None:
         """Starts saving `state` and returns as soon as it may be overwritten.
 
@@ -97,7 +101,7 @@ class Checkpoints:
         """
         step, items = int(state.step), _items(state)
         saved = {name: ocp.args.PyTreeSave(tree) for name, tree in items.items()}
-        sums = ocp.args.JsonSave({name: checksums(tree) for name, tree in items.items()})
+        sums = ocp.args.JsonSave(_checksums_of_items(state))
         if scores is not None:
             # Not orbax's own metrics: damaged ones would keep it from opening the folder.
             saved['scores'] = ocp.args.JsonSave(scores)
@@ -119,6 +123,9 @@ class Checkpoints:
         """The newest state that can be read, laid out as `like`; None if nothing was ever saved.
 
         Damaged checkpoints are moved aside, and named in warnings, once one before them is read.
+
+        Args:
+          like: arrays, or a `jax.ShapeDtypeStruct` for each, which take no memory.
 
         Raises:
           UserError: if a checkpoint cannot be read for the moment, or all are damaged; they are
@@ -332,6 +339,10 @@ def _items(state: TrainState) -> dict[str, Any]:
         **average,
         'rest': {'step': state.step, 'opt_state': state.opt_state, 'window': state.window},
     }
+
+
+def _checksums_of_items(state: TrainState) -> dict[str, dict[str, int]]:
+    return {name: checksums(tree) for name, tree in _items(state).items()}
 
 
 def checksums(tree: Any) -> dict[str, int]:

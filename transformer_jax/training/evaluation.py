@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,6 @@ from transformer_jax.errors import UserError
 from transformer_jax.memory import LongLines
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import padded_rows, shard_whole_batch
-from transformer_jax.training.loss import LossSums
 from transformer_jax.training.step import eval_step
 
 # Positions of one batch; a bound on memory.
@@ -51,6 +50,14 @@ class CorpusLoss(NamedTuple):
     tokens: int
 
 
+class _Encoded(NamedTuple):
+    """Sentence pairs as ids: both sides, and for each pair the length of its longer side."""
+
+    source: Sentences
+    target: Sentences
+    lengths: np.ndarray
+
+
 class LossEvaluator:
     """Measures the loss of sentence pairs, without dropout.
 
@@ -79,7 +86,7 @@ class LossEvaluator:
           UserError: if a device has too little memory for one of them, or too few positions.
         """
         loss = nll = tokens = 0.0
-        for batch in self._batches(pairs):
+        for batch in self._batches(*self.check(params, pairs)):
             sums = self._sums(params, batch)
             # Fetched one by one, and added in double precision on the host.
             loss, nll, tokens = (
@@ -89,47 +96,50 @@ class LossEvaluator:
 
     def prepare(self, params: Any, pairs: Sequence[tuple[str, str]]) -> None:
         """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
-        shapes = {batch['source'].shape: batch for batch in self._batches(pairs)}
+        shapes = {batch['source'].shape: batch for batch in self._batches(*self._encoded(pairs))}
         for batch in shapes.values():
             jax.block_until_ready(self._sums(params, batch))
 
-    def check(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """A UserError if the model's positions do not reach the end of one of `pairs`."""
-        if self.model.config.reach is not None:
-            self._encoded(pairs)
+    def check(self, params: Any, pairs: Sequence[tuple[str, str]]) -> '_Encoded':
+        """A UserError if positions do not reach, or memory is too little, for one of `pairs`."""
+        encoded = self._encoded(pairs)
+        longest = int(np.argmax(encoded.lengths))
+        length, reach = encoded.lengths[longest], self.model.config.reach
+        name = (
+            f'pair {longest + 1} of this set, which begins {pairs[longest][0][:40]!r} and has '
+            f'{length} tokens'
+        )
+        remedy = 'shorten it, or leave it out.'
+        if reach is not None and length > reach:
+            raise UserError(
+                f'model.max_positions={reach} learned positions do not reach the end of {name}: '
+                f'{remedy}'
+            )
+        batch = next(self._batches(*encoded))  # the longest pair, alone if it is long
+        step = functools.partial(self._sums, params, batch, run=_eval_step.lower)
+        self._long_lines.check(batch['source'].shape, step, f'{name},', remedy)
+        return encoded
 
-    def _sums(self, params: Any, batch: dict[str, np.ndarray]) -> LossSums:
-        arguments = (params, shard_whole_batch(batch, self.mesh))
-        options = {'model': self.model, 'label_smoothing': self.label_smoothing}
-        shape = batch['source'].shape
-        step = functools.partial(_eval_step.lower, *arguments, **options)
-        self._long_lines.check(shape, step, f'a pair of up to {shape[1]:,} tokens')
-        return _eval_step(*arguments, **options)
+    def _sums(self, params: Any, batch: dict[str, np.ndarray], run: Callable = _eval_step) -> Any:
+        batch = shard_whole_batch(batch, self.mesh)
+        return run(params, batch, model=self.model, label_smoothing=self.label_smoothing)
 
-    def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[Sentences, Sentences, np.ndarray]:
-        """Both sides, and the longer one's length for each pair."""
+    def _encoded(self, pairs: Sequence[tuple[str, str]]) -> '_Encoded':
         source, target = (
             sentences_from(self.vocabulary.encode(texts)) for texts in zip(*pairs, strict=True)
         )
-        lengths, reach = np.maximum(source.lengths, target.lengths), self.model.config.reach
-        longest = int(np.argmax(lengths))
-        if reach is not None and lengths[longest] > reach:
-            raise UserError(
-                f'model.max_positions={reach} learned positions do not reach the end of pair '
-                f'{longest + 1} of this set, which begins {pairs[longest][0][:40]!r} and has '
-                f'{lengths[longest]} tokens: shorten it, or leave it out.'
-            )
-        return source, target, lengths
+        return _Encoded(source, target, np.maximum(source.lengths, target.lengths))
 
-    def _batches(self, pairs: Sequence[tuple[str, str]]) -> Iterator[dict[str, np.ndarray]]:
-        source, target, lengths = self._encoded(pairs)
+    def _batches(
+        self, source: Sentences, target: Sentences, lengths: np.ndarray
+    ) -> Iterator[dict[str, np.ndarray]]:
         order = np.argsort(-lengths, kind='stable')  # longest first: what cannot fit fails at once
         while len(order):
             length = round_length(int(lengths[order[0]]), self.model.config.reach, _COARSE)
             rows = min(
                 rows_for(length, _POSITIONS),
                 max(1, _POSITIONS // length),  # fewer than that takes of very long ones
-                padded_rows(len(pairs), ROW_MULTIPLE),  # no more than there are, rounded up
+                padded_rows(len(lengths), ROW_MULTIPLE),  # no more than there are, rounded up
             )
             part = np.full(rows, -1)
             part[: len(order[:rows])] = order[:rows]
