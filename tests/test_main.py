@@ -72,7 +72,7 @@ def fails(run_command):
             'choose a multiple of it, or set model.d_k and model.d_v.',
         ),
         ('--config.model.dropout_rate=1.5', 'dropout_rate=1.5 must be at least 0 and below 1.'),
-        ('--config.model.norm=pst', "must be one of post, pre (did you mean 'post'?)."),
+        ('--config.model.norm=pst', "must be one of post, pre: did you mean 'post'?"),
         ('--config.model=5', '--config.model is a section: name a field'),
         ('--config.model.d_ff', '--config.model.d_ff has no value'),
         ('--workdri=x', '--workdri=x is not a flag of this command'),

@@ -17,7 +17,7 @@ def test_decoding_is_the_papers():
 @pytest.mark.parametrize(
     'values, message',
     [
-        ({'average': 'last'}, "must be one of latest, best (did you mean 'latest'?)"),
+        ({'average': 'last'}, "must be one of latest, best: did you mean 'latest'?"),
         ({'max_source_length': 1}, 'decode.max_source_length=1 leaves room for the end mark only.'),
     ],
 )

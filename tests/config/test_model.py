@@ -29,8 +29,8 @@ def test_sizes_of_heads():
     [
         (
             {'positions': 'sinusoid'},
-            "model.positions='sinusoid' must be one of sinusoidal, sinusoidal_halves, learned "
-            "(did you mean 'sinusoidal'?).",
+            "model.positions='sinusoid' must be one of sinusoidal, sinusoidal_halves, learned: "
+            "did you mean 'sinusoidal'?",
         ),
         ({'activation': 'silu'}, "model.activation='silu' must be one of relu, gelu, swish."),
         ({'norm': 'x'}, "model.norm='x' must be one of post, pre."),

@@ -1,12 +1,11 @@
 """What a section checks of its fields: each raises a UserError that names field and value."""
 
 import dataclasses
-import difflib
 import math
 import sys
 from typing import Any, NoReturn
 
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, did_you_mean
 
 
 def fail(field: str, value: Any, remedy: str) -> NoReturn:
@@ -65,6 +64,5 @@ def check_choice(section: str, config: Any, name: str, choices: tuple[str, ...])
     """Checks that the field `name` of a section is one of `choices`."""
     value = getattr(config, name)
     if value not in choices:
-        near = difflib.get_close_matches(value, choices, n=1)
-        hint = f' (did you mean {near[0]!r}?)' if near else ''
-        fail(f'{section}.{name}', value, f'must be one of {", ".join(choices)}{hint}.')
+        remedy = f'must be one of {", ".join(choices)}{did_you_mean(value, choices)}'
+        fail(f'{section}.{name}', value, remedy)
