@@ -256,6 +256,18 @@ def _best_first(drawn: Sequence[Hypotheses]) -> Hypotheses:
     return Hypotheses(np.concatenate(tokens), *map(np.concatenate, rest))
 
 
+def _rooms(rows: int, source_length: int, longest: int) -> list[int]:
+    """Lengths to which the cache grows, before the longest.
+
+    Few outputs are much longer than their sources: most of the search does without the room that
+    these few need. With base on CPUs four stages are an eighth faster than one for 64 sentences of
+    96 tokens, a twentieth for 64 of 64.
+    """
+    likely = min(longest, source_length + max(8, source_length // 4))
+    stages = min(4, math.ceil(likely / 30)) if rows >= 16 else 1
+    return [math.ceil(likely * stage / stages) for stage in range(1, stages + 1)]
+
+
 # Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
 # turn it around in each step of the search.
 @functools.partial(jax.jit, static_argnums=(2, 3))
@@ -311,15 +323,9 @@ def _search(
             top_p=sampling.top_p,
         )
     else:
-        # Few outputs are much longer than their sources: most of the search does without the room
-        # that these few need. Devices that share out the sentences do not exchange them.
-        in_parts = model.layout.row_groups == 1
-        likely = (
-            min(longest, source.shape[1] + max(8, source.shape[1] // 4)) if in_parts else longest
-        )
         found = beam_search(
             step_fn,
-            with_room(cache, likely),
+            cache,
             limits_B,
             length=longest,
             beam_size=beam_size,
@@ -327,8 +333,10 @@ def _search(
             alpha=alpha,
             n_best=n_best,
             reorder=reorder_hypotheses,
-            select=select_sentences if in_parts else None,
-            first_length=likely,
+            grow=with_room,
+            rooms=_rooms(*source.shape, longest),
+            # Devices that share out the sentences do not exchange them.
+            select=select_sentences if model.layout.row_groups == 1 else None,
         )
     # All of it everywhere, for every process to read.
     return jax.tree.map(lambda x: model.layout(x, '-' * x.ndim), found)

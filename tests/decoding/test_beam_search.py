@@ -306,13 +306,12 @@ def test_search_stops_as_soon_as_nothing_better_can_come(alpha, n_best, steps):
     assert len(taken) == steps
 
 
-@pytest.mark.parametrize('first_length', range(LENGTH + 1))
+@pytest.mark.parametrize('rooms', [(), (0,), (1,), (2,), (1, 2, 3), (1, 4)])
 @pytest.mark.parametrize('sentences', [1, 4, 6])
-def test_stragglers_in_parts_find_what_they_find_together(sentences, first_length):
+def test_stragglers_in_parts_find_what_they_find_together(sentences, rooms):
     limits, table = LIMITS[:sentences], jnp.asarray(logits_table(4)[:sentences])
 
-    def select(cache, ids, length):
-        assert length == LENGTH
+    def select(cache, ids):
         return jax.tree.map(lambda x: x.reshape(-1, 3)[ids].reshape(-1), cache)
 
     def run(**options):
@@ -327,8 +326,46 @@ def test_stragglers_in_parts_find_what_they_find_together(sentences, first_lengt
             **options,
         )
 
-    in_parts = jax.jit(functools.partial(run, select=select, first_length=first_length))()
+    in_parts = jax.jit(functools.partial(run, select=select, rooms=rooms))()
     jax.tree.map(np.testing.assert_array_equal, in_parts, jax.jit(run)())
+
+
+@pytest.mark.parametrize('rooms', [(), (1, 3), (0, 2, 4)])
+def test_a_cache_grows_before_it_is_full(rooms):
+    table, grown = jnp.asarray(logits_table(4)), []
+
+    def grow(cache, length):
+        grown.append(length)
+        return cache[0], jnp.zeros((3 * len(LIMITS), length))
+
+    def step(tokens, position, cache):
+        inner, room = cache
+        logits, inner = step_with(table)(tokens, position, inner)
+        return jnp.where(position < room.shape[1], logits, jnp.nan), (inner, room)
+
+    def run(step, cache, **options):
+        return beam_search(
+            step, cache, jnp.asarray(LIMITS), length=LENGTH, beam_size=3, eos_id=EOS, **options
+        )
+
+    cache = make_cache(np.arange(len(LIMITS)), 3)
+    found = run(step, (cache, jnp.zeros((3 * len(LIMITS), 0))), grow=grow, rooms=rooms)
+    assert grown == [*rooms, LENGTH]
+    jax.tree.map(np.testing.assert_array_equal, found, run(step_with(table), cache))
+
+
+@pytest.mark.parametrize('rooms', [(2, 1), (1, 1), (5,), (-1,)])
+def test_rooms_that_do_not_ascend_to_the_length_are_an_error(rooms):
+    with pytest.raises(ValueError, match=r'rooms=.* must ascend, from 0 to length=4 at most'):
+        beam_search(
+            stationary([[0.0, 1.0]]),
+            None,
+            jnp.array([1]),
+            length=4,
+            beam_size=2,
+            eos_id=1,
+            rooms=rooms,
+        )
 
 
 @pytest.mark.parametrize('vocab_size', [5, 300, 1000, 1024])

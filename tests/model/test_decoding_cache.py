@@ -48,7 +48,7 @@ def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
     for position in (2, 3):
         logits_RV, cache = step(variables, whole_RT[:, position], jnp.int32(position), cache)
         np.testing.assert_allclose(logits_RV, expected_RTV[:, position], atol=1e-5)
-    alone = select_sentences(cache, jnp.array([1]), 5)
+    alone = with_room(select_sentences(cache, jnp.array([1])), 5)
     for after, before in zip(jax.tree.leaves(alone), jax.tree.leaves(cache), strict=True):
         assert after.shape[0] == 1
         seen = tuple(slice(size) for size in before.shape[1:])

@@ -55,12 +55,14 @@ def _decoder(work, model, params):
     def search(params, cache):
         return beam_search(
             lambda *args: model.apply({'params': params}, *args, method='decode_step'),
-            with_room(cache, length),
+            cache,
             jnp.full(cache.ancestors.shape[0], length),
             length=length,
             beam_size=BEAM_SIZE,
             eos_id=1,
             reorder=reorder_hypotheses,
+            grow=with_room,
+            rooms=(length // 2,),
         )
 
     batches = list(work.batches(64))

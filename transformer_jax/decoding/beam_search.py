@@ -6,7 +6,7 @@ with one place this is greedy search, with enough places it is exhaustive.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,8 @@ from jax import lax
 
 StepFn = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 Reorder = Callable[[Any, jax.Array], Any]
-Select = Callable[[Any, jax.Array, int], Any]
+Grow = Callable[[Any, int], Any]
+Select = Callable[[Any, jax.Array], Any]
 _GROUP = 128  # tokens of which `likeliest_tokens` looks at the best first
 
 
@@ -252,8 +253,9 @@ def beam_search(
     alpha: float = 0.6,
     n_best: int = 1,
     reorder: Reorder = take_rows,
+    grow: Grow | None = None,
+    rooms: Sequence[int] = (),
     select: Select | None = None,
-    first_length: int = 0,
 ) -> Hypotheses:
     """Finds the outputs of highest score = log-probability / length penalty.
 
@@ -273,24 +275,30 @@ def beam_search(
       n_best: how many of the K outputs have to be right, at most K.
       reorder: from the cache and [B, K] int32, which hypothesis of its sentence takes each place,
         to the cache after that.
-      select: from the cache, [b] int32 and a length to the cache of these sentences with room for
-        this length. With it the stragglers, as soon as a quarter of the sentences are left or
-        `first_length` is reached, go on in batches of a quarter.
-      first_length: for which `cache` has room, where `select` is given.
+      grow: from the cache and a length to the cache with room for so many tokens; without it
+        `cache` has room for `length` of them.
+      rooms: lengths to which the cache grows one after the other, before the last, `length`: where
+        a step costs by the room there is, more of them cost less. Each is compiled by itself.
+      select: from the cache and [b] int32 to the cache of these sentences. With it the stragglers,
+        as soon as a quarter of the sentences are left or the last of `rooms` is full, go on in
+        batches of a quarter.
 
     Returns:
       `Hypotheses`.
 
     Raises:
       ValueError: if n_best is not from 1 to beam_size, eos_id not from 1 to V - 1, length less
-        than 1 or alpha not finite.
+        than 1, alpha not finite, or rooms do not ascend to `length` at most.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
     check_length(length)
     if isinstance(alpha, int | float) and not math.isfinite(alpha):
         raise ValueError(f'alpha={alpha} must be a finite number.')
+    if list(rooms) != sorted(set(rooms)) or not all(0 <= room <= length for room in rooms):
+        raise ValueError(f'rooms={rooms} must ascend, from 0 to length={length} at most.')
     search = _Search(step_fn, reorder, eos_id, alpha, n_best)
+    grow = grow or (lambda cache, _: cache)
     max_lengths = jnp.asarray(max_lengths, jnp.int32)
     batch = max_lengths.shape[0]
     beam = _Beam(
@@ -301,15 +309,17 @@ def beam_search(
         log_probs_BK=jnp.where(jnp.arange(beam_size) == 0, 0.0, -jnp.inf)[None].repeat(batch, 0),
         finished_BK=jnp.zeros((batch, beam_size), bool),
     )
+    part = batch // 4 if select is not None and batch % 4 == 0 else batch
+    few = part if part < batch else 0
+    position = jnp.int32(0)
+    for room in rooms:
+        position, beam, cache = search.run(position, beam, grow(cache, room), room, few)
     if select is None:
-        _, beam, _ = search.run(jnp.int32(0), beam, cache, length)
+        _, beam, _ = search.run(position, beam, grow(cache, length), length)
     else:
-        part = batch // 4 if batch % 4 == 0 else batch
-        few = part if part < batch else 0
-        position, beam, cache = search.run(jnp.int32(0), beam, cache, first_length, few)
 
         def finish(beam: _Beam, ids: jax.Array) -> _Beam:
-            return search.run(position, beam, select(cache, ids, length), length)[1]
+            return search.run(position, beam, grow(select(cache, ids), length), length)[1]
 
         def finish_part(ids: jax.Array) -> _Beam:
             taken = jax.tree.map(lambda x: x[ids], beam)

@@ -56,9 +56,9 @@ def with_room(cache: DecodingCache, length: int) -> DecodingCache:
     )
 
 
-def select_sentences(cache: DecodingCache, sentences: jax.Array, length: int) -> DecodingCache:
-    """The cache of some of its sentences [b] int32, with room for T = `length` tokens."""
-    return with_room(jax.tree.map(lambda x: x[sentences], cache), length)
+def select_sentences(cache: DecodingCache, sentences: jax.Array) -> DecodingCache:
+    """The cache of some of its sentences, [b] int32."""
+    return jax.tree.map(lambda x: x[sentences], cache)
 
 
 def reorder_hypotheses(cache: DecodingCache, origins: jax.Array) -> DecodingCache:
