@@ -34,6 +34,14 @@ def test_a_mean_is_scored_but_not_trained(run_command, workdir, tmp_path):
         train(config, output)
 
 
+def test_a_mean_of_a_mean_is_that_of_the_same_steps(run_command, workdir, tmp_path):
+    mean, again = tmp_path / 'mean', tmp_path / 'again'
+    run_command(average, '--workdir', workdir, '--output', mean)
+    _, out, _ = run_command(average, '--workdir', mean, '--output', again)
+    assert out == f'{again} holds the mean of steps [60, 120]\n'
+    assert Workdir(again).read_average() == {'workdir': str(workdir), 'steps': [60, 120]}
+
+
 @pytest.mark.parametrize(
     ('arguments', 'sentence'),
     [

@@ -25,6 +25,16 @@ def test_what_is_configured_goes_before_the_environment(monkeypatch):
     assert cache_folder() == Path('of the environment')
 
 
+def test_where_there_is_no_home_the_variable_is_named(monkeypatch):
+    def no_home(path):
+        raise RuntimeError('Could not determine home directory.')
+
+    monkeypatch.delenv('TRANSFORMER_JAX_CACHE', raising=False)
+    monkeypatch.setattr(Path, 'expanduser', no_home)
+    with pytest.raises(UserError, match=r'^\$TRANSFORMER_JAX_CACHE=.* no home here: give a full'):
+        cache_folder()
+
+
 @pytest.mark.parametrize('named', [None, 'home/cache/x', 'home'])
 def test_a_cache_that_cannot_be_written_is_said(named):
     with (

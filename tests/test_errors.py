@@ -24,3 +24,14 @@ def test_of_an_exception_the_first_line_is_said():
 def test_a_path_of_nobody_is_refused():
     with pytest.raises(UserError, match=r"^x='~no_such_user/a' is of somebody who has no home"):
         user_path('~no_such_user/a', 'x')
+
+
+@pytest.mark.parametrize('path', ['gs://bucket/run', 's3://bucket/run'])
+def test_a_bucket_is_no_place_in_a_file_system(path):
+    with pytest.raises(UserError, match=f"^x='{path}' is a URL: name a place in a file system"):
+        user_path(path, 'x')
+
+
+def test_a_path_that_cannot_be_written_down_is_refused():
+    with pytest.raises(UserError, match=r"^x='donn\\udce9es' is not UTF-8: rename it"):
+        user_path('donn\udce9es', 'x')

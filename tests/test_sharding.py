@@ -199,3 +199,19 @@ def test_rows_that_do_not_divide_are_filled_up_with_padding():
     mesh = make_mesh(devices=jax.devices()[:3])
     source = shard_whole_batch({'source': np.ones((8, 2), np.int32)}, mesh)['source']
     assert np.asarray(source).tolist() == [[1, 1]] * 8 + [[0, 0]]
+
+
+def test_a_mesh_of_none_of_our_axes_or_of_explicit_ones_is_an_error():
+    sizes = (8, 1, 1)
+    with pytest.raises(
+        ValueError, match=r"\('x', 'y', 'z'\) .* needs data, fsdp, tensor, all Auto"
+    ):
+        MeshLayout(jax.make_mesh(sizes, ('x', 'y', 'z'), (jax.sharding.AxisType.Auto,) * 3))
+    with pytest.raises(ValueError, match=r'of the types \(.Explicit., .* all Auto, as'):
+        types = (jax.sharding.AxisType.Explicit,) * 3
+        MeshLayout(jax.make_mesh(sizes, ('data', 'fsdp', 'tensor'), types))
+
+
+def test_a_mesh_of_no_devices_is_an_error():
+    with pytest.raises(ValueError, match='devices is empty'):
+        make_mesh(devices=[])

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import lzma
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -117,6 +118,34 @@ def test_compressed_files_are_read(run_command, workdir, translator, tmp_path):
     (tmp_path / 'in.gz').write_bytes(gzip.compress(f'{TEXTS[0]}\n'.encode()))
     _, out, _ = run_command(translate, '--workdir', workdir, '--input', tmp_path / 'in.gz')
     assert out == f'{translator(TEXTS[0])}\n'
+
+
+@pytest.mark.parametrize(
+    ('suffix', 'decompress'), [('.gz', gzip.decompress), ('.XZ', lzma.decompress)]
+)
+def test_compressed_files_are_written(
+    run_command, workdir, translator, tmp_path, suffix, decompress
+):
+    output = tmp_path / f'out{suffix}'
+    run_command(translate, '--workdir', workdir, '--output', output, stdin=f'{TEXTS[0]}\n'.encode())
+    assert decompress(output.read_bytes()).decode() == f'{translator(TEXTS[0])}\n'
+
+
+def test_stdout_by_its_name_may_be_a_pipe(run_command, workdir):
+    reading, writing = os.pipe()
+    arguments = ['--workdir', workdir, '--output', f'/dev/fd/{writing}']
+    assert run_command(translate, *arguments, stdin=b'\n\n')[0] == 0
+    os.close(writing)
+    with open(reading) as pipe:
+        assert pipe.read() == '\n\n'
+
+
+def test_an_output_is_one_line_whatever_is_in_it(tmp_path):
+    with contextlib.ExitStack() as stack:
+        output = translate._Output(str(tmp_path / 'out'), stack)
+        output.write('a\rb\nc')
+        output.commit()
+    assert (tmp_path / 'out').read_bytes() == b'a b c\n'
 
 
 def test_two_that_write_the_same_file_do_not_mix_and_leave_others_be(tmp_path):

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         manager.save_weights(translator.steps[-1], translator.search.params)
         manager.close()
         average = {'workdir': str(folder.path), 'steps': translator.steps}
-        output.write_average(average)
+        output.write_average(folder.read_average() or average)  # of a mean, what that is of
         digest = translator.vocabulary.digest
         output.write_run(dataclasses.replace(run, config=config, vocabulary_digest=digest))
         stack.pop_all()

@@ -11,8 +11,10 @@ from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
 
 def cache_folder(configured: str = '') -> Path:
     """`configured`, or else $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax."""
-    chosen = configured or os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
-    return user_path(chosen, 'data.cache_dir')
+    if configured:
+        return user_path(configured, 'data.cache_dir')
+    named = os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
+    return user_path(named, '$TRANSFORMER_JAX_CACHE')
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import difflib
 import errno
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,15 +46,31 @@ def first_line(error: BaseException) -> str:
     return lines[0][:200].rstrip('.')
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written; of names that the system has in other bytes it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def user_path(path: str | os.PathLike[str], field: str) -> Path:
     """A path as a user gives it, '~' understood; `field` is what the message calls it.
 
     Raises:
-      UserError: if it is empty, or of somebody who has no home.
+      UserError: if it is empty, a URL, not UTF-8, or of somebody who has no home.
     """
-    if not os.fspath(path):
+    name = os.fspath(path)
+    if not name:
         raise UserError(f'{field} is empty: give a path.')
+    if re.match(r'[A-Za-z][A-Za-z0-9+.-]*://', name):
+        raise UserError(f'{field}={name!r} is a URL: name a place in a file system mounted here.')
+    if not is_utf8(name):
+        raise UserError(f'{field}={name!r} is not UTF-8: rename it.')
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise UserError(f'{field}={str(path)!r} is of somebody who has no home here.') from error
+        raise UserError(
+            f'{field}={str(path)!r} is of somebody who has no home here: give a full path.'
+        ) from error

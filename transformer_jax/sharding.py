@@ -54,8 +54,11 @@ def make_mesh(config: MeshConfig | None = None, devices: list[jax.Device] | None
     Raises:
       UserError: if the sizes do not multiply to the number of devices, or there are none of the
         kind asked for.
+      ValueError: if `devices` is empty.
     """
     devices = _devices() if devices is None else devices
+    if not devices:
+        raise ValueError('devices is empty: a mesh takes one device or more.')
     sizes = dataclasses.asdict(config or MeshConfig())
     known = math.prod(size for size in sizes.values() if size != -1)
     shape = tuple(len(devices) // known if size == -1 else size for size in sizes.values())
@@ -89,9 +92,19 @@ def _devices() -> list[jax.Device]:
 
 @dataclasses.dataclass(frozen=True)
 class MeshLayout(Layout):
-    """Where the arrays of a model lie on `mesh`."""
+    """Where the arrays of a model lie on `mesh`, which is as `make_mesh` makes it."""
 
     mesh: Mesh
+
+    def __post_init__(self):
+        axes = {field.name for field in dataclasses.fields(MeshConfig)}
+        types = set(self.mesh.axis_types)
+        if not axes <= set(self.mesh.axis_names) or types != {AxisType.Auto}:
+            raise ValueError(
+                f'mesh has the axes {self.mesh.axis_names} of the types '
+                f'{tuple(type.name for type in self.mesh.axis_types)}: it needs '
+                f'{", ".join(sorted(axes))}, all Auto, as transformer_jax.sharding.make_mesh has.'
+            )
 
     @property
     def row_groups(self) -> int:

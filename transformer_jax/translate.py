@@ -3,13 +3,14 @@
 import contextlib
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
-from transformer_jax.data.text_files import TextFile, decoded, without_ends
+from transformer_jax.data.text_files import TextFile, decoded, without_ends, writing_text
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.files import written_whole
 from transformer_jax.progress import STDERR
@@ -119,17 +120,18 @@ class _Output:
                 raise UserError('there is no stdout to write: name a file with --output.')
             self._file = sys.stdout
             return
-        # A link stays one, and what it leads to is written.
-        place = os.path.realpath(user_path(path, '--output'))
+        place = user_path(path, '--output')
         if os.path.isdir(place):
             raise UserError(f'{self._name} is a folder: name a file.')
         with self._failures():
             # A pipe or a device takes lines as they come; a new file would take its place.
-            as_they_come = os.path.exists(place) and not os.path.isfile(place)
-            path = Path(place)
-            self._file = self._stack.enter_context(
-                path.open('w', encoding='utf-8') if as_they_come else written_whole(path)
-            )
+            if os.path.exists(place) and not os.path.isfile(place):
+                file = place.open('wb')
+            else:
+                # A link stays one, and what it leads to is written.
+                file = written_whole(Path(os.path.realpath(place)), 'wb')
+            file = writing_text(place, self._stack.enter_context(file))
+            self._file = self._stack.enter_context(file)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -147,7 +149,7 @@ class _Output:
 
     def write(self, line: str) -> None:
         with self._failures():
-            self._file.write(' '.join(line.split('\n')) + '\n')
+            self._file.write(re.sub('[\r\n]', ' ', line) + '\n')
 
     def flush(self) -> None:
         with self._failures():

@@ -125,7 +125,8 @@ def load_trained(
             f'{str(folder.vocabulary)!r} is not the vocabulary that the model beside it was '
             'trained with: restore that of this run.'
         )
-    return config, vocabulary, params, used
+    mean = folder.read_average()
+    return config, vocabulary, params, used if mean is None else mean['steps']
 
 
 def _as_texts(texts: Iterable[str]) -> list[str]:

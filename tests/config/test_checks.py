@@ -149,6 +149,11 @@ def test_paths_have_no_nul():
         DataConfig(cache_dir='a\0')
 
 
+def test_names_are_utf_8():
+    with pytest.raises(UserError, match=r"data\.train_source='donn\\udce9es' is not UTF-8: rename"):
+        DataConfig(train_source='donn\udce9es')
+
+
 def test_a_number_that_no_float_can_hold():
     with pytest.raises(UserError, match=r'learning_rate_scale=inf must be a finite number'):
         OptimizerConfig(learning_rate_scale=10**400)

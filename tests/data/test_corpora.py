@@ -49,10 +49,12 @@ def test_no_held_out_source_stays_in_train(tmp_path):
 
 def test_the_same_sentence_to_a_reader_is_the_same(tmp_path):
     variants = [(form.format(source), target) for source, target in many(1000)
-                for form in ('{}', '{} ', '\u00a0 {}')]  # fmt: skip
+                for form in ('{}', '\ufeff{} ', '\u00a0 {}\u200b')]  # fmt: skip
     splits = held_out(tmp_path, variants)
     assert sizes(splits) == [2850, 20, 30]
-    sources = [{source.strip() for source, _ in pairs} for pairs in splits.values()]
+    sources = [
+        {source.strip('\ufeff\u200b\u00a0 ') for source, _ in pairs} for pairs in splits.values()
+    ]
     assert not (sources[0] & sources[1] or sources[0] & sources[2] or sources[1] & sources[2])
 
 
@@ -61,6 +63,13 @@ def test_no_empty_side_is_held_out(tmp_path):
     splits = held_out(tmp_path, halves)
     assert sizes(splits) == [950, 20, 30]
     assert all(target for _, target in splits['dev'] + splits['test'])
+
+
+def test_what_looks_empty_is_not_held_out(tmp_path):
+    blank = [('\u200b' * count, f'target {count}') for count in range(1, 500)]
+    splits = held_out(tmp_path, [*many(500), *blank])
+    assert sizes(splits) == [949, 20, 30]
+    assert all(source.strip('\u200b') for source, _ in splits['dev'] + splits['test'])
 
 
 def test_held_out_depends_on_the_seed_but_not_on_order(tmp_path):

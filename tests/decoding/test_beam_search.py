@@ -354,6 +354,36 @@ def test_a_cache_grows_before_it_is_full(rooms):
     jax.tree.map(np.testing.assert_array_equal, found, run(step_with(table), cache))
 
 
+def test_what_has_been_found_outlives_logits_that_are_no_numbers():
+    model = stationary([[0.0, 0.5, 0.3, 0.2]])
+
+    def step(tokens, position, cache):
+        logits, cache = model(tokens, position, cache)
+        return jnp.where(position == 1, jnp.nan, logits), cache
+
+    found = beam_search(step, None, jnp.array([4]), length=4, beam_size=2, eos_id=EOS, n_best=2)
+    np.testing.assert_array_equal(found.tokens, [[[EOS, 0, 0, 0], [0, 0, 0, 0]]])
+    np.testing.assert_allclose(found.log_probs, [[np.log(0.5), -np.inf]], rtol=1e-6)
+
+
+def test_it_runs_within_shard_map():
+    table, limits = jnp.asarray(logits_table(4)[:4]), jnp.asarray(LIMITS[:4])
+    mesh = jax.make_mesh((4,), ('data',), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:4])
+
+    def run(table, sentences, limits):
+        cache = make_cache(jnp.arange(len(sentences)), 3)
+        return beam_search(step_with(table), cache, limits, length=LENGTH, beam_size=3, eos_id=EOS)
+
+    # Each device has the table of its own sentence.
+    parts = (jax.P('data'),) * 3
+    sharded = jax.shard_map(
+        run, mesh=mesh, in_specs=parts, out_specs=jax.P('data'), check_vma=False
+    )
+    args = table, jnp.arange(4), limits
+    for one, other in zip(jax.jit(sharded)(*args), jax.jit(run)(*args), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 @pytest.mark.parametrize('rooms', [(2, 1), (1, 1), (5,), (-1,)])
 def test_rooms_that_do_not_ascend_to_the_length_are_an_error(rooms):
     with pytest.raises(ValueError, match=r'rooms=.* must ascend, from 0 to length=4 at most'):

@@ -61,6 +61,19 @@ def frequencies(**options):
     return np.bincount(np.asarray(drawn.tokens[:, 0, 0]), minlength=5) / rows
 
 
+@pytest.mark.parametrize('forbidden', [0.0, np.nan])
+def test_where_nothing_is_allowed_there_is_no_output(forbidden):
+    # At the limit the end has to come, and this model does not allow it.
+    model, limits = always([0.2, forbidden, 0.4, 0.4]), jnp.array([2, 3])
+    for found in (
+        greedy_search(model, None, limits, length=6, eos_id=EOS),
+        sample(model, None, limits, keys(0, 2), length=6, eos_id=EOS),
+    ):
+        np.testing.assert_array_equal(found.tokens, np.zeros((2, 1, 6)))
+        np.testing.assert_array_equal(found.lengths, [[0], [0]])
+        np.testing.assert_array_equal(found.scores, [[-np.inf], [-np.inf]])
+
+
 def test_draws_are_as_frequent_as_probable():
     # Without padding what is left adds up to 0.9.
     np.testing.assert_allclose(
@@ -113,7 +126,7 @@ def test_keys_decide_and_rows_and_positions_draw_apart():
     assert np.any(np.asarray(first.tokens) != np.asarray(other.tokens))
     assert len(np.unique(np.asarray(first.tokens), axis=0)) > 1
     # Even odds for two words: one draw for all positions would repeat the word.
-    coin = always([0.0, 0.0, 0.5, 0.5])
+    coin = always([0.0, 1e-9, 0.5, 0.5])
     tokens = sample(coin, None, jnp.array([12]), keys(0, 1), length=12, eos_id=EOS).tokens
     assert set(tokens[0, 0, :11].tolist()) == {2, 3}
 

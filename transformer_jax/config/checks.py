@@ -5,7 +5,7 @@ import math
 import sys
 from typing import Any, NoReturn
 
-from transformer_jax.errors import UserError, did_you_mean
+from transformer_jax.errors import UserError, did_you_mean, is_utf8
 
 
 def fail(field: str, value: Any, remedy: str) -> NoReturn:
@@ -30,6 +30,8 @@ def check_types(section: str, config: Any) -> None:
             fail(f'{section}.{field.name}', value, 'must be a finite number.')
         if field.type is str and '\0' in value:
             fail(f'{section}.{field.name}', value, 'holds a NUL character: leave it out.')
+        if field.type is str and not is_utf8(value):
+            fail(f'{section}.{field.name}', value, 'is not UTF-8: rename what it names.')
 
 
 def check_positive(section: str, config: Any, *names: str) -> None:

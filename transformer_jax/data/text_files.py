@@ -13,7 +13,7 @@ import pathlib
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from transformer_jax.config import DataConfig
 from transformer_jax.errors import UserError, did_you_mean, listing
@@ -45,6 +45,14 @@ def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
 def without_ends(lines: Iterable[str]) -> Iterator[str]:
     """Lines without the marks that end them."""
     return (line.removesuffix('\n').removesuffix('\r') for line in lines)
+
+
+def writing_text(path: pathlib.Path, file: BinaryIO) -> TextIO:
+    """Text to be written into `file` in UTF-8, compressed as the name `path` says."""
+    opener = _OPENERS.get(path.suffix.lower())
+    if opener is None:
+        return io.TextIOWrapper(file, encoding='utf-8', newline='\n')
+    return opener(file, 'wt', encoding='utf-8', newline='\n')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,7 +60,7 @@ def length_penalty(lengths: jax.Array, alpha: float) -> jax.Array:
     Returns:
       [...] float32 divisors of log-probabilities.
     """
-    return ((5.0 + lengths.astype(jnp.float32)) / 6.0) ** alpha
+    return ((5.0 + lengths.astype(jnp.float32)) / 6.0) ** jnp.asarray(alpha, jnp.float32)
 
 
 def check_length(length: int) -> None:
@@ -133,7 +133,8 @@ def next_tokens(
       eos_id: the end mark.
 
     Returns:
-      Log-probabilities [R, C] float32, descending, -inf where there is no other; tokens [R, C].
+      Log-probabilities [R, C] float32, descending, -inf where there is no other or they are not
+      finite; tokens [R, C].
     """
     logits = logits.astype(jnp.float32)
     values_RC, tokens_RC = likeliest_tokens(logits, count)
@@ -141,7 +142,9 @@ def next_tokens(
     end_RC = jnp.where(is_first_C, logits[:, eos_id, None], -jnp.inf)
     values_RC = jnp.where(at_limit[:, None], end_RC, values_RC)
     tokens_RC = jnp.where(at_limit[:, None], eos_id, tokens_RC)
-    return values_RC - jax.nn.logsumexp(logits, axis=-1)[:, None], tokens_RC
+    log_probs_RC = values_RC - jax.nn.logsumexp(logits, axis=-1)[:, None]
+    # NaN would rank above all that has been found so far.
+    return jnp.where(jnp.isnan(log_probs_RC), -jnp.inf, log_probs_RC), tokens_RC
 
 
 def take_rows(cache: Any, origins: jax.Array) -> Any:

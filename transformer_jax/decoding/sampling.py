@@ -38,12 +38,14 @@ def _one_path(
         next_RV = next_log_probs(logits_RV, i, max_lengths_R, eos_id)
         token_R = jnp.where(finished_R, 0, choose(next_RV, i).astype(jnp.int32))
         added_R = jnp.take_along_axis(next_RV, token_R[:, None], axis=1)[:, 0]
+        added_R = jnp.where(finished_R, 0.0, jnp.where(jnp.isnan(added_R), -jnp.inf, added_R))
+        log_probs_R += added_R
         return (
             i + 1,
             tokens_RT.at[:, i].set(token_R),
-            jnp.where(finished_R, log_probs_R, log_probs_R + added_R),
+            log_probs_R,
             jnp.where(finished_R, lengths_R, i + 1),
-            finished_R | (token_R == eos_id),
+            finished_R | (token_R == eos_id) | (log_probs_R == -jnp.inf),
             cache,
         )
 
@@ -58,6 +60,10 @@ def _one_path(
     _, tokens_RT, log_probs_R, lengths_R, _, _ = lax.while_loop(
         lambda state: (state[0] < length) & ~jnp.all(state[4]), step, start
     )
+    # Where the model allows nothing there is no output.
+    found_R = log_probs_R > -jnp.inf
+    tokens_RT = jnp.where(found_R[:, None], tokens_RT, 0)
+    lengths_R = jnp.where(found_R, lengths_R, 0)
     return Hypotheses(
         tokens_RT[:, None], lengths_R[:, None], log_probs_R[:, None], log_probs_R[:, None]
     )

@@ -4,7 +4,8 @@ Dimension key: B batch, T query or target length, S key or source length, N head
 D model, F feed-forward, V vocabulary, L layers.
 
 In float32 on CPUs all of JAX's derivatives are there; products of bfloat16, lookups on GPUs and
-losses have gradients in reverse only (no jax.jvp), and losses no second ones.
+losses have gradients in reverse only (no jax.jvp), and losses no second ones. Within jax.shard_map
+these and the searches of transformer_jax.decoding take check_vma=False.
 """
 
 from transformer_jax.config import ModelConfig

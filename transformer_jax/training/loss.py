@@ -100,7 +100,7 @@ def symmetric_divergence(logits: jax.Array, targets: jax.Array) -> jax.Array:
     as they are.
 
     Args:
-      logits: [2B, T, V]; rows 2i and 2i + 1 are P and Q of sentence i.
+      logits: [2B, T, V], all finite; rows 2i and 2i + 1 are P and Q of sentence i.
       targets: [B, T] int32 ids; 0 is padding and counts for nothing.
 
     Returns:

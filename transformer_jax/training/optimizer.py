@@ -26,7 +26,8 @@ def noam_schedule(
 
     def schedule(count):
         step = jnp.asarray(count, jnp.float32) + 1.0
-        return scale * d_model**-0.5 * jnp.minimum(step**-0.5, step * warmup_steps**-1.5)
+        warmup = jnp.asarray(warmup_steps, jnp.float32)
+        return scale * d_model**-0.5 * jnp.minimum(step**-0.5, step * warmup**-1.5)
 
     return schedule
 
