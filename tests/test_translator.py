@@ -167,6 +167,14 @@ def test_another_seed_temperature_or_penalty_compiles_nothing(translator):
     assert search._search._cache_size() == before
 
 
+def test_the_unknown_is_never_drawn(translator):
+    # At this temperature all tokens are as likely.
+    draws = translator(TEXTS[1], n_best=100, sampling=Sampling(temperature=1e6))
+    drawn = {token for draw in draws for token in draw.tokens}
+    assert len(drawn) > 100
+    assert '<unk>' not in drawn
+
+
 def test_sampling_the_likeliest_token_is_greedy(translator):
     greedy = translator(TEXTS, beam_size=1)
     assert translator(TEXTS, sampling=Sampling(top_k=1)) == greedy

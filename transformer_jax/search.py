@@ -101,7 +101,13 @@ class Searcher:
     """
 
     def __init__(
-        self, config: Config, vocab_size: int, eos_id: int, params: Any, mesh: Mesh | None = None
+        self,
+        config: Config,
+        vocab_size: int,
+        eos_id: int,
+        params: Any,
+        mesh: Mesh | None = None,
+        unknown_id: int | None = None,
     ):
         """Lays out parameters.
 
@@ -111,13 +117,14 @@ class Searcher:
           eos_id: the end mark.
           params: nested dicts of arrays.
           mesh: the devices to use; None takes all of this process.
+          unknown_id: a token that is never drawn: label smoothing makes each a little likely.
         """
         self.decode = config.decode
         self.mesh = data_mesh() if mesh is None else mesh
         self.model = Transformer(config.model, vocab_size, MeshLayout(self.mesh))
         self.params = jax.device_put(params, state_shardings(params, self.mesh))
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
-        self._eos_id = eos_id
+        self._eos_id, self._unknown_id = eos_id, unknown_id
         self._long_lines = LongLines(self.mesh.local_devices[0])
 
     def __call__(
@@ -231,6 +238,7 @@ class Searcher:
             temperature=np.float32(1 if sampling is None else sampling.temperature),
             model=self.model,
             eos_id=self._eos_id,
+            unknown_id=self._unknown_id,
             beam_size=decode.beam_size,
             max_extra_length=decode.max_extra_length,
             n_best=n_best,
@@ -278,7 +286,15 @@ def _start(params: Any, source: jax.Array, model: Transformer, hypotheses: int) 
 
 @functools.partial(
     jax.jit,
-    static_argnames=('model', 'eos_id', 'beam_size', 'max_extra_length', 'n_best', 'sampling'),
+    static_argnames=(
+        'model',
+        'eos_id',
+        'unknown_id',
+        'beam_size',
+        'max_extra_length',
+        'n_best',
+        'sampling',
+    ),
 )
 def _search(
     params: Any,
@@ -292,6 +308,7 @@ def _search(
     *,
     model: Transformer,
     eos_id: int,
+    unknown_id: int | None,
     beam_size: int,
     max_extra_length: int,
     n_best: int,
@@ -309,10 +326,17 @@ def _search(
         return model.apply({'params': params}, tokens, position, cache, method='decode_step')
 
     if sampling is not None:
+
+        def known_step_fn(*args):
+            logits_RV, cache = step_fn(*args)
+            if unknown_id is not None:
+                logits_RV = logits_RV.at[:, unknown_id].set(-jnp.inf)
+            return logits_RV, cache
+
         fold = jax.vmap(jax.random.fold_in)
         keys_B = fold(jnp.repeat(jax.random.key(seed)[None], len(numbers)), numbers)
         found = sample(
-            step_fn,
+            known_step_fn,
             with_room(cache, longest),
             limits_B,
             fold(keys_B, draws),

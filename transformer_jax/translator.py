@@ -178,7 +178,9 @@ class Translator:
         self.config = config
         self.vocabulary = vocabulary
         self.steps = list(steps)
-        self.search = Searcher(config, vocabulary.size, vocabulary.eos_id, params, mesh)
+        self.search = Searcher(
+            config, vocabulary.size, vocabulary.eos_id, params, mesh, vocabulary.unknown_id
+        )
 
     @classmethod
     def load(
