@@ -140,7 +140,8 @@ def test_a_path_of_somebody_without_a_home():
     with pytest.raises(UserError) as error:
         Vocabulary.load('~no_such_user/x.model')
     assert str(error.value) == (
-        "data.vocabulary='~no_such_user/x.model' is of somebody who has no home here."
+        "data.vocabulary='~no_such_user/x.model' is of somebody who has no home here: "
+        'give a full path.'
     )
 
 
