@@ -1,8 +1,12 @@
 """The command `average`."""
 
 import errno
+import json
 import re
+import shutil
 
+import jax
+import numpy as np
 import pytest
 from tiny_run import TEXTS
 
@@ -10,7 +14,7 @@ from transformer_jax import average, evaluate
 from transformer_jax.errors import UserError
 from transformer_jax.trainer import train
 from transformer_jax.training.checkpoints import Checkpoints
-from transformer_jax.translator import Translator
+from transformer_jax.translator import Translator, load_trained
 from transformer_jax.workdir import Workdir
 
 
@@ -40,6 +44,17 @@ def test_a_mean_of_a_mean_is_that_of_the_same_steps(run_command, workdir, tmp_pa
     _, out, _ = run_command(average, '--workdir', mean, '--output', again)
     assert out == f'{again} holds the mean of steps [60, 120]\n'
     assert Workdir(again).read_average() == {'workdir': str(workdir), 'steps': [60, 120]}
+
+
+def test_the_mean_of_a_model_in_bfloat16_is_written_in_float32(run_command, workdir, tmp_path):
+    run, output = tmp_path / 'run', tmp_path / 'mean'
+    shutil.copytree(workdir, run)
+    saved = json.loads((run / 'config.json').read_text())
+    saved['config']['model']['dtype'] = 'bfloat16'
+    (run / 'config.json').write_text(json.dumps(saved))
+    run_command(average, '--workdir', run, '--output', output)
+    weights, wanted = (load_trained(folder)[2] for folder in (output, workdir))
+    jax.tree.map(np.testing.assert_array_equal, weights, wanted)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ def main(arguments: Sequence[str]) -> None:
     flags = parser.parse_args(arguments)
     if flags.steps is not None and (flags.checkpoints is not None or flags.average is not None):
         raise UserError('--steps names the checkpoints: leave out --checkpoints and --average.')
+    from transformer_jax.sharding import data_mesh
     from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
-    from transformer_jax.translator import Translator
+    from transformer_jax.translator import load_trained
 
     output = Workdir(flags.output)
     if os.path.lexists(output.path):
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str]) -> None:
     output.check_writable('--output')
     steps = None if flags.steps is None else _steps(flags.steps)
     folder = Workdir(flags.workdir)
-    translator = Translator.load(
+    data_mesh()  # before orbax asks for devices, in words of its own if there are none
+    _, vocabulary, weights, steps = load_trained(
         flags.workdir, checkpoints=flags.checkpoints, average=flags.average, steps=steps
     )
     run = folder.read_run()
@@ -43,16 +45,17 @@ def main(arguments: Sequence[str]) -> None:
     output.path.mkdir(parents=True)
     with contextlib.ExitStack() as stack, output.failures_to_write():
         stack.callback(shutil.rmtree, output.path, ignore_errors=True)  # half of it is of no use
-        translator.vocabulary.save(output.vocabulary)
+        vocabulary.save(output.vocabulary)
         manager = Checkpoints(output.checkpoints)
-        manager.save_weights(translator.steps[-1], translator.search.params)
+        manager.save_weights(steps[-1], weights)
         manager.close()
-        average = {'workdir': str(folder.path), 'steps': translator.steps}
+        average = {'workdir': str(folder.path), 'steps': steps}
         output.write_average(folder.read_average() or average)  # of a mean, what that is of
-        digest = translator.vocabulary.digest
-        output.write_run(dataclasses.replace(run, config=config, vocabulary_digest=digest))
+        output.write_run(
+            dataclasses.replace(run, config=config, vocabulary_digest=vocabulary.digest)
+        )
         stack.pop_all()
-    print(f'{output.path} holds the mean of steps {translator.steps}')
+    print(f'{output.path} holds the mean of steps {steps}')
 
 
 def _steps(text: str) -> list[int]:

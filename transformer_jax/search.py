@@ -21,6 +21,7 @@ from transformer_jax.memory import LongLines
 from transformer_jax.model import (
     DecodingCache,
     Transformer,
+    in_compute_dtype,
     reorder_hypotheses,
     select_sentences,
     with_room,
@@ -96,7 +97,7 @@ class Searcher:
       decode: how, unless a call says otherwise.
       model: the Transformer.
       mesh: the devices that share out the sentences.
-      params: its parameters, on these devices.
+      params: its parameters, on these devices, kernels in the dtype of their products.
       max_rows: most sentences of a batch.
     """
 
@@ -122,7 +123,8 @@ class Searcher:
         self.decode = config.decode
         self.mesh = data_mesh() if mesh is None else mesh
         self.model = Transformer(config.model, vocab_size, MeshLayout(self.mesh))
-        self.params = jax.device_put(params, state_shardings(params, self.mesh))
+        placed = jax.device_put(params, state_shardings(params, self.mesh))
+        self.params = in_compute_dtype(config.model, placed)
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self._eos_id, self._unknown_id = eos_id, unknown_id
         self._long_lines = LongLines(self.mesh.local_devices[0])

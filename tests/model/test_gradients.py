@@ -14,6 +14,7 @@ from transformer_jax.model.gradients import (
     add_bias,
     float32_einsum,
     matmul,
+    relu,
     sum_of_parts,
     sum_rows,
     take_rows,
@@ -171,6 +172,24 @@ def of_part(weights, x, powers):
 
 WEIGHTS = {'matrix': normal(0, 4, 5), 'none': None}
 PARTS = normal(1, 3, 2, 4), jnp.array([[1, 2], [3, 1], [2, 2]])
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_relu_and_its_derivatives_are_those_of_jax(dtype):
+    x = jnp.asarray([-2.0, -0.0, 0.0, 1e-30, 3.0, jnp.inf], dtype)
+    tangent = jnp.arange(1, 7).astype(dtype)
+    for mine, theirs in zip(
+        jax.jvp(relu, [x], [tangent]), jax.jvp(jax.nn.relu, [x], [tangent]), strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(*(jax.vjp(f, x)[1](tangent)[0] for f in (relu, jax.nn.relu)))
+
+
+def test_the_gradient_of_relu_looks_at_what_comes_out():
+    jaxpr = jax.make_jaxpr(jax.grad(lambda x: jnp.sum(relu(x))))(jnp.ones(3)).jaxpr
+    (call,) = [e for e in jaxpr.eqns if e.primitive.name == 'custom_jvp_call']
+    (comparison,) = [e for e in jaxpr.eqns if e.primitive.name == 'ne']
+    assert comparison.invars[0] is call.outvars[0]
 
 
 def test_parts_add_up():

@@ -13,6 +13,7 @@ from transformer_jax.model import (
     Encoder,
     ModelConfig,
     Transformer,
+    in_compute_dtype,
     padding_mask,
     parameter_count,
 )
@@ -227,6 +228,18 @@ def test_bfloat16_gives_float32_logits_near_those_of_float32():
     rounded = jax.jit(Transformer(tiny(dtype='bfloat16'), VOCAB).apply)(variables, SOURCE, TARGET)
     assert rounded.dtype == exact.dtype == jnp.float32
     assert 0 < float(jnp.abs(rounded - exact).max()) < 0.05 * float(jnp.abs(exact).max())
+
+
+@pytest.mark.parametrize('changes', VARIANTS)
+def test_kernels_in_the_dtype_of_their_products_change_no_bit(changes):
+    module, variables, logits = model(dtype='bfloat16', attention_bias=True, **changes)
+    params = in_compute_dtype(module.config, variables['params'])
+    converted = {
+        path[-1].key for path, x in jax.tree.leaves_with_path(params) if x.dtype == jnp.bfloat16
+    }
+    assert converted == {'query', 'key', 'value', 'output', 'kernel'}
+    found = jax.jit(module.apply)({'params': params}, SOURCE, TARGET)
+    np.testing.assert_array_equal(found, logits(SOURCE, TARGET))
 
 
 def test_float32_has_derivatives_in_both_directions():

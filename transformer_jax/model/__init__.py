@@ -25,7 +25,13 @@ from transformer_jax.model.decoding_cache import (
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.positions import sinusoidal_positions
-from transformer_jax.model.transformer import Decoder, Encoder, Transformer, parameter_count
+from transformer_jax.model.transformer import (
+    Decoder,
+    Encoder,
+    Transformer,
+    in_compute_dtype,
+    parameter_count,
+)
 
 __all__ = [
     'Decoder',
@@ -41,6 +47,7 @@ __all__ = [
     'Transformer',
     'causal_mask',
     'dot_product_attention',
+    'in_compute_dtype',
     'padding_mask',
     'parameter_count',
     'reorder_hypotheses',

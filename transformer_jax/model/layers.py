@@ -11,13 +11,13 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import add_bias, matmul
+from transformer_jax.model.gradients import add_bias, matmul, relu
 from transformer_jax.model.layout import Layout
 
 _logger = logging.getLogger('transformer_jax')
 
 _ACTIVATIONS = {
-    'relu': nn.relu,
+    'relu': relu,
     'gelu': functools.partial(nn.gelu, approximate=False),
     'swish': nn.swish,
 }

@@ -17,6 +17,9 @@ from transformer_jax.model.layout import Layout
 from transformer_jax.model.output import logits_of, sum_over_logits
 from transformer_jax.model.positions import sinusoidal_positions
 
+# Names of the parameters that are multiplied by and nothing else.
+_KERNELS = ('query', 'key', 'value', 'output', 'kernel')
+
 
 def check_positions(config: ModelConfig, length: int) -> None:
     """Raises a ValueError if `length` positions are more than the learned table has."""
@@ -344,6 +347,25 @@ def _check_ids(name: str, ids: jax.Array) -> None:
             f'{name} is {ids.dtype}{list(ids.shape)}: it must be [batch, length] integers, at '
             'least one of them.'
         )
+
+
+def in_compute_dtype(config: ModelConfig, params: Any) -> Any:
+    """Parameters whose kernels have the dtype that they are multiplied in.
+
+    A model computes the same with them, to the bit. Without, each step of a search would convert
+    them anew on GPUs, each batch on CPUs. Embeddings, which are looked up as well, and what is
+    added stay float32.
+
+    Args:
+      config: of the model.
+      params: its parameters, nested dicts.
+    """
+    dtype = compute_dtype(config)
+
+    def convert(path: tuple, x: jax.Array) -> jax.Array:
+        return x.astype(dtype) if path[-1].key in _KERNELS else x
+
+    return jax.tree_util.tree_map_with_path(convert, params)
 
 
 def parameter_count(config: ModelConfig, vocab_size: int) -> int:
