@@ -133,6 +133,7 @@ def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path, extras):
     assert done.returncode == 0, done.stderr
     flags = f'{HIDE_LATENCY} --mine=1'
     cudnn = '--parts=train --config.model.attention_implementation=cudnn'
+    apart = '--xla_gpu_dot_merger_threshold_mb=0'
     assert [line for line in done.stdout.splitlines() if line.startswith('ran')] == [
         f'ran --parts=start --json={tmp_path}/start.json {flags}',
         *(
@@ -141,8 +142,10 @@ def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path, extras):
                 f'base.json {flags}',
                 f'big.json {flags}',
                 f'base-cudnn.json {cudnn} {flags}',
+                f'base-cudnn-apart.json {cudnn} {flags} {apart}',
                 f'base-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
                 f'big-cudnn.json {cudnn} {flags}',
+                f'big-cudnn-apart.json {cudnn} {flags} {apart}',
                 f'big-triton.json --parts=train {flags} --xla_gpu_triton_gemm_any=true',
             )
         ),
@@ -155,7 +158,7 @@ def test_every_way_to_gpus_sets_the_same_flag(name):
 
 
 def test_xla_knows_the_flags():
-    flags = f'{HIDE_LATENCY} --xla_gpu_triton_gemm_any=true'
+    flags = f'{HIDE_LATENCY} --xla_gpu_triton_gemm_any=true --xla_gpu_dot_merger_threshold_mb=0'
     environment = os.environ | {'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
     done = subprocess.run(
         [sys.executable, '-c', 'import jax; jax.devices()'], env=environment, capture_output=True

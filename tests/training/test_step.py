@@ -160,6 +160,17 @@ def test_finite_steps_are_all_taken(state):
     assert (int(window.skipped), int(window.first_skipped)) == (0, 0)
 
 
+def test_what_is_asked_of_gpus_is_the_same_step(state, monkeypatch):
+    expected = step()(state, BATCH)
+    monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+    config = dataclasses.replace(model().config, dtype='float32')
+    as_on_a_gpu = functools.partial(
+        train_step, model=Transformer(config, 12), optimizer=OPTIMIZER, label_smoothing=0.1, seed=0
+    )
+    assert 'optimization_barrier' in str(jax.make_jaxpr(as_on_a_gpu)(state, BATCH))
+    assert close(jax.jit(as_on_a_gpu)(state, BATCH), expected, 1e-5)
+
+
 def regularised(state, batch=BATCH, dropout_rate=0.0, **options):
     options |= {'model': model(dropout_rate), 'optimizer': OPTIMIZER, 'label_smoothing': 0.1}
     return jax.jit(functools.partial(train_step, seed=0, **options))(state, batch)

@@ -104,7 +104,7 @@ def train_step(
     params = optax.apply_updates(state.params, updates)
 
     # A sum keeps what is not finite, and unlike a norm needs no squares of all parameters.
-    finite = jnp.isfinite(sums.loss) & jnp.isfinite(optax.tree.sum(gradients))
+    finite = jnp.isfinite(sums.loss) & jnp.isfinite(optax.tree.sum(_as_they_are(gradients)))
 
     def choose(taken: Any, left: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), taken, left)
@@ -126,6 +126,15 @@ def train_step(
             first_skipped=jnp.where(finite, before.first_skipped, first),
         ),
     )
+
+
+def _as_they_are(gradients: Any) -> Any:
+    """Gradients whose sums XLA takes from them, not from what they are the sums of.
+
+    Of the sum over a bias's gradient, which is a sum over positions, it would make one sum over
+    both: on GPUs another pass over activations. On CPUs it makes no difference in time.
+    """
+    return jax.lax.optimization_barrier(gradients) if jax.default_backend() == 'gpu' else gradients
 
 
 def _objective(
