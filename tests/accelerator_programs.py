@@ -1,8 +1,9 @@
-"""Compiles what runs on a GPU where there is none: python tests/gpu_programs.py.
+"""Compiles what runs on accelerators where there is none: python tests/accelerator_programs.py gpu.
 
-XLA's compiler for GPUs needs JAX for them (pip install -e '.[cuda]'), but no GPU and no driver. It
-says what it refuses and how much memory each program takes of an H200; how fast they are, only a
-GPU can tell. Kernels are not chosen by trial here, and matrix products are cuBLAS's.
+XLA's compilers need JAX for the accelerator (pip install -e '.[cuda]' or '.[tpu]'), but no device
+and no driver. They say what they refuse and how much memory each program takes, of an H200 or of a
+TPU v5e; how fast it is, only a device can tell. For GPUs kernels are not chosen by trial here, and
+matrix products are cuBLAS's.
 """
 
 import argparse
@@ -37,39 +38,51 @@ runtime_version { major: 13 }
 dnn_version_info { major: 9 minor: 20 }
 device_description_str: "NVIDIA H200"
 """
-_XLA_FLAGS = '--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false'
+_GPU_FLAGS = '--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false'
 
 
 def main() -> None:
     """Compiles each program, and prints a line about it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('accelerator', choices=('gpu', 'tpu'))
     parser.add_argument('--config', default='configs/base.py', help='its sizes; overrides follow')
     parser.add_argument('--rows', type=int, default=512, help='sentence pairs of a batch')
     parser.add_argument('--length', type=int, default=48, help='tokens of each sentence')
     flags, overrides = parser.parse_known_args()
-    os.environ |= {
-        'JAX_PLATFORMS': 'cpu',
-        'XLA_FLAGS': f'{_XLA_FLAGS} {os.environ.get("XLA_FLAGS", "")}',
-    }
+    os.environ |= {'JAX_PLATFORMS': 'cpu', 'TPU_SKIP_MDS_QUERY': '1'}
+    if flags.accelerator == 'gpu':
+        os.environ['XLA_FLAGS'] = f'{_GPU_FLAGS} {os.environ.get("XLA_FLAGS", "")}'
 
     import jax
-    from jax.experimental.topologies import get_topology_desc
 
     from transformer_jax import command
     from transformer_jax.model import layers
 
     config = command.load_config(flags.config, overrides)
     # The package asks for the device at hand when it is traced.
-    jax.default_backend = lambda: 'gpu'
-    layers._has_cudnn_attention = lambda: True
+    jax.default_backend = lambda: flags.accelerator
+    layers._has_cudnn_attention = lambda: flags.accelerator == 'gpu'
     for count, meshes in ((1, ['1x1x1']), (8, ['8x1x1', '2x2x2'])):
-        gpus = get_topology_desc('', 'cuda', target_config=H200, topology=f'1x1x{count}').devices
+        devices = _devices(flags.accelerator, count)
         for mesh in meshes:
-            for attention in ('xla', 'cudnn'):
+            for attention in ('xla', 'cudnn') if flags.accelerator == 'gpu' else ('xla',):
                 name = f'training step, attention of {attention}, mesh {mesh}'
-                _say(name, lambda *a: [_step(*a)], config, flags, gpus, mesh, attention)
-        _say(f'beam search, mesh {count}x1x1', _search, config, flags, gpus, None)
-        _say(f'sampling, mesh {count}x1x1', _search, config, flags, gpus, 0)
+                _say(name, lambda *a: [_step(*a)], config, flags, devices, mesh, attention)
+        _say(f'beam search, mesh {count}x1x1', _search, config, flags, devices, None)
+        _say(f'sampling, mesh {count}x1x1', _search, config, flags, devices, 0)
+
+
+def _devices(accelerator, count):
+    from jax.experimental.topologies import get_topology_desc
+
+    if accelerator == 'gpu':
+        topology = get_topology_desc('', 'cuda', target_config=H200, topology=f'1x1x{count}')
+    elif count == 1:
+        bounds = {'chips_per_host_bounds': [1, 1, 1], 'num_slices': 1}
+        topology = get_topology_desc('v5e:1x1', 'tpu', **bounds)
+    else:
+        topology = get_topology_desc('v5e:2x4', 'tpu')
+    return list(topology.devices)
 
 
 def _say(name, compiled, *arguments):
@@ -78,10 +91,10 @@ def _say(name, compiled, *arguments):
     begin = time.perf_counter()
     needed = max(map(needed_memory, compiled(*arguments)))
     seconds = time.perf_counter() - begin
-    print(f'{name:48}{needed / 2**30:8.2f} GiB of a GPU{seconds:7.1f} s to compile', flush=True)
+    print(f'{name:48}{needed / 2**30:8.2f} GiB of a device{seconds:7.1f} s to compile', flush=True)
 
 
-def _step(config, flags, gpus, mesh, attention):
+def _step(config, flags, devices, mesh, attention):
     import dataclasses
 
     from transformer_jax.config import MeshConfig
@@ -92,11 +105,11 @@ def _step(config, flags, gpus, mesh, attention):
     model = dataclasses.replace(config.model, attention_implementation=attention)
     config = dataclasses.replace(config, model=model, mesh=MeshConfig(*map(int, mesh.split('x'))))
     bucket = Bucket(flags.rows, flags.length, flags.length)
-    mesh = make_mesh(config.mesh, devices=list(gpus))
+    mesh = make_mesh(config.mesh, devices=devices)
     return compile_steps(config, config.data.vocab_size, (bucket,), mesh)[bucket].compiled
 
 
-def _search(config, flags, gpus, top_k):
+def _search(config, flags, devices, top_k):
     import jax
     import jax.numpy as jnp
     from jax.sharding import NamedSharding, PartitionSpec
@@ -106,7 +119,7 @@ def _search(config, flags, gpus, top_k):
     from transformer_jax.preflight import abstract_state
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
 
-    mesh, vocab_size = make_mesh(devices=list(gpus)), config.data.vocab_size
+    mesh, vocab_size = make_mesh(devices=devices), config.data.vocab_size
     model = Transformer(config.model, vocab_size, MeshLayout(mesh))
 
     def array(dtype, *shape):
