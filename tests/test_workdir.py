@@ -66,3 +66,10 @@ def test_a_folder_of_checkpoints_that_nobody_may_write(tmp_path, monkeypatch):
     monkeypatch.setattr(os, 'access', lambda path, _: path.name != 'checkpoints')
     with pytest.raises(UserError, match=r'--output=.* is not writable .*checkpoints.: choose'):
         Workdir(tmp_path).check_writable('--output')
+
+
+@pytest.mark.parametrize('workdir', ['run', 'run/of/mine'])
+def test_a_link_to_nothing_is_named(tmp_path, workdir):
+    (tmp_path / 'run').symlink_to(tmp_path / 'gone')
+    with pytest.raises(UserError, match=r'cannot be a folder, since .*run is a link to nothing'):
+        Workdir(tmp_path / workdir).check_writable()

@@ -96,11 +96,12 @@ class Workdir:
           flag: what the message calls the folder.
         """
         nearest = self.path
-        while not os.path.exists(nearest) and nearest != nearest.parent:
+        while not os.path.lexists(nearest) and nearest != nearest.parent:
             nearest = nearest.parent
         if not os.path.isdir(nearest):
+            what = 'a file' if os.path.exists(nearest) else 'a link to nothing'
             raise UserError(
-                f'{flag}={str(self.path)!r} cannot be a folder, since {nearest} is a file: '
+                f'{flag}={str(self.path)!r} cannot be a folder, since {nearest} is {what}: '
                 f'choose another {flag}.'
             )
         for folder in (nearest, self.checkpoints):
