@@ -8,10 +8,9 @@ import sys
 import pytest
 from tiny_run import config_file
 
-from transformer_jax import average, command, evaluate, translate
+from transformer_jax import average, command, evaluate, translate, translator
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
-from transformer_jax.translator import Translator
 
 
 def test_overrides_of_a_config_with_few_sections(tmp_path):
@@ -92,7 +91,7 @@ def test_which_checkpoints_is_handed_on(run_command, monkeypatch, tmp_path, modu
         asked.append((workdir, given['checkpoints'], given['average']))
         raise UserError('enough')
 
-    monkeypatch.setattr(Translator, 'load', load)
+    monkeypatch.setattr(translator, 'load_trained', load)
     flags = ['--workdir', 'run', '--checkpoints', '3', '--average', 'best', *more]
     assert run_command(module, *flags)[0] == 2
     assert asked == [('run', 3, 'best')]
