@@ -217,6 +217,13 @@ def test_the_mean_of_the_latest(tmp_path):
     assert params['a'].dtype == np.float32
 
 
+def test_the_mean_is_the_same_to_the_byte_on_devices_and_in_numpy(tmp_path):
+    save(tmp_path / 'c', [1, 2, 6])
+    manager = Checkpoints(tmp_path / 'c', read_only=True)
+    on_devices, _ = manager.average([1, 2, 6], like=state(0, jax.devices()).params)
+    assert same(on_devices, manager.average([1, 2, 6])[0])
+
+
 def test_the_mean_leaves_out_what_is_damaged(tmp_path):
     save(tmp_path / 'c', [1, 3, 6])
     for file in (tmp_path / 'c' / '6').rglob('*'):

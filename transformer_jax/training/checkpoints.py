@@ -261,7 +261,10 @@ class Checkpoints:
             used.append(step)
         if not used:
             raise FileNotFoundError(f'no readable checkpoint in {self.directory}')
-        return jax.tree.map(lambda x: x / np.float32(len(used)), total), sorted(used)
+        # Not divided: XLA's quotients are not NumPy's, and the score at the end of a run would not
+        # be that of `evaluate`.
+        share = np.float32(1 / len(used))
+        return jax.tree.map(lambda x: x * share, total), sorted(used)
 
     def _bleu(self, step: int) -> float | None:
         """Dev BLEU of a checkpoint; None where it has none that can be read."""
