@@ -93,5 +93,15 @@ def test_what_a_full_disk_leaves_is_removed(run_command, workdir, tmp_path, monk
 
     monkeypatch.setattr(Checkpoints, 'save_weights', save_weights)
     code, _, err = run_command(average, '--workdir', workdir, '--output', tmp_path / 'mean')
-    assert code == 2 and 'No space left on device' in err
+    assert code == 2
+    assert err.startswith(
+        f"error: --output='{tmp_path / 'mean'}' cannot be written any more (No sp"
+    )
+    assert err.endswith('then run the same command again.\n')
     assert not (tmp_path / 'mean').exists()
+
+
+def test_a_name_that_no_folder_can_have(run_command, workdir, tmp_path):
+    arguments = ['--workdir', workdir, '--output', tmp_path / ('x' * 300)]
+    code, _, err = run_command(average, *arguments)
+    assert code == 2 and 'cannot be made (File name too long): choose another place.' in err

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from transformer_jax import scoring
 from transformer_jax.scoring import all_scores, score, split_compounds, tokenizer
 
 
@@ -107,3 +108,13 @@ def test_where_some_resamples_have_no_chrf_there_is_no_interval():
     assert np.isnan(chrf.margin)
     assert 'bs:' not in chrf.signature
     assert bleu.margin > 0
+
+
+def test_intervals_that_would_take_gigabytes_are_left_out_and_it_is_said(monkeypatch, caplog):
+    monkeypatch.setattr(scoring, '_MOST_RESAMPLED', 3)
+    with caplog.at_level('WARNING', 'transformer_jax'):
+        found = all_scores(['the cat sat on a rug'] * 4, ['the cat sat on the rug'] * 4)
+    assert found[0].score > 0
+    assert all(np.isnan(score.margin) for score in found)
+    assert not any('bs:' in score.signature for score in found)
+    assert '4 sentences are scored without confidence intervals' in caplog.text

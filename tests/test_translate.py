@@ -10,6 +10,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax import translate
+from transformer_jax.errors import UserError
 from transformer_jax.translator import Sampling, Translator
 
 
@@ -129,6 +130,26 @@ def test_compressed_files_are_written(
     output = tmp_path / f'out{suffix}'
     run_command(translate, '--workdir', workdir, '--output', output, stdin=f'{TEXTS[0]}\n'.encode())
     assert decompress(output.read_bytes()).decode() == f'{translator(TEXTS[0])}\n'
+
+
+@pytest.mark.parametrize('suffix', ['.bz2', '.zst'])
+def test_a_name_does_not_promise_what_is_not_in_the_file(run_command, workdir, tmp_path, suffix):
+    output = tmp_path / f'out{suffix}'
+    output.write_bytes(b'kept')
+    code, _, err = run_command(translate, '--workdir', workdir, '--output', output, stdin=b'\n')
+    assert code == 2
+    assert f'compressed as {suffix[1:]}, which is not written: let its name end in .gz' in err
+    assert output.read_bytes() == b'kept'
+
+
+def test_a_pipe_that_nobody_reads_any_more():
+    reading, writing = os.pipe()
+    with contextlib.ExitStack() as stack, os.fdopen(writing):
+        output = translate._Output(f'/dev/fd/{writing}', stack)
+        os.close(reading)
+        output.write('a')
+        with pytest.raises(UserError, match=r'cannot be written \(Broken pipe\): choose another'):
+            output.flush()
 
 
 def test_stdout_by_its_name_may_be_a_pipe(run_command, workdir):

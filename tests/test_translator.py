@@ -17,6 +17,7 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
+from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import Sampling, Translation, Translator
 from transformer_jax.workdir import Workdir
 
@@ -305,6 +306,29 @@ def test_before_a_dev_bleu_is_known_the_latest_stand_in_for_the_best(workdir, tm
     run.write_run(dataclasses.replace(saved, config=config))
     assert Translator.load(run.path).steps == [120]
     assert 'No checkpoint has a dev BLEU yet: the latest are taken.' in caplog.text
+
+
+def test_more_of_the_best_than_were_kept_for_it_are_said(workdir, tmp_path, caplog):
+    run = Workdir(shutil.copytree(workdir, tmp_path / 'run'))
+    shutil.copytree(run.checkpoints / '120' / 'scores', run.checkpoints / '60' / 'scores')
+    Translator.load(run.path, average='best', checkpoints=1)
+    assert caplog.text == ''
+    assert Translator.load(run.path, average='best', checkpoints=2).steps == [60, 120]
+    assert 'of the 2 best that are left: train.keep_best=1 kept no more than' in caplog.text
+
+
+def test_a_checkpoint_that_a_training_deletes_meanwhile(workdir, tmp_path, caplog, monkeypatch):
+    shutil.copytree(workdir, tmp_path / 'run')
+    ranked_or_latest = Checkpoints.ranked_or_latest
+
+    def and_deleted(self, which):
+        ranked = ranked_or_latest(self, which)
+        shutil.rmtree(self.directory / '60')
+        return ranked
+
+    monkeypatch.setattr(Checkpoints, 'ranked_or_latest', and_deleted)
+    assert Translator.load(tmp_path / 'run').steps == [120]
+    assert 'The checkpoint of step 60 is deleted meanwhile and left out.' in caplog.text
 
 
 def test_fewer_checkpoints_than_asked_for_are_said(workdir, caplog):

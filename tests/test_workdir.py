@@ -65,7 +65,17 @@ def test_a_folder_of_checkpoints_that_nobody_may_write(tmp_path, monkeypatch):
     (tmp_path / 'checkpoints').mkdir()
     monkeypatch.setattr(os, 'access', lambda path, _: path.name != 'checkpoints')
     with pytest.raises(UserError, match=r'--output=.* is not writable .*checkpoints.: choose'):
-        Workdir(tmp_path).check_writable('--output')
+        Workdir(tmp_path, '--output').check_writable()
+
+
+def test_checkpoints_that_may_not_be_read_are_not_taken_for_none(tmp_path, monkeypatch):
+    def listdir(_):
+        raise PermissionError(errno.EACCES, 'Permission denied')
+
+    assert not Workdir(tmp_path).has_checkpoints()
+    monkeypatch.setattr(os, 'listdir', listdir)  # root may read anything
+    with pytest.raises(UserError, match=r'checkpoints that may not be read \(Permission denied\)'):
+        Workdir(tmp_path).has_checkpoints()
 
 
 @pytest.mark.parametrize('workdir', ['run', 'run/of/mine'])

@@ -17,7 +17,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = command.Parser(
         prog='python -m transformer_jax.average',
         description='Writes a new folder that translates and scores with the mean of checkpoints:\n'
-        'the latest (the default), the best by dev BLEU, or those named.',
+        'the latest, the best by dev BLEU, or those named; by default as decode.average of the\n'
+        'config says.',
     )
     command.add_model_flags(parser)
     parser.add_argument('--output', required=True, help='folder to write')
@@ -29,10 +30,10 @@ def main(arguments: Sequence[str]) -> None:
     from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
     from transformer_jax.translator import load_trained
 
-    output = Workdir(flags.output)
+    output = Workdir(flags.output, field='--output')
     if os.path.lexists(output.path):
         raise UserError(f'--output={flags.output!r} exists already: name a folder to be made.')
-    output.check_writable('--output')
+    output.check_writable()
     steps = None if flags.steps is None else _steps(flags.steps)
     folder = Workdir(flags.workdir)
     data_mesh()  # before orbax asks for devices, in words of its own if there are none
@@ -42,8 +43,13 @@ def main(arguments: Sequence[str]) -> None:
     run = folder.read_run()
     decode = dataclasses.replace(run.config.decode, average_checkpoints=1, average='latest')
     config = dataclasses.replace(run.config, decode=decode)
-    output.path.mkdir(parents=True)
-    with contextlib.ExitStack() as stack, output.failures_to_write():
+    try:
+        output.path.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(
+            f'--output={flags.output!r} cannot be made ({error.strerror}): choose another place.'
+        ) from error
+    with contextlib.ExitStack() as stack, output.failures_to_write(kept=''):
         stack.callback(shutil.rmtree, output.path, ignore_errors=True)  # half of it is of no use
         vocabulary.save(output.vocabulary)
         manager = Checkpoints(output.checkpoints)

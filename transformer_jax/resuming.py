@@ -86,7 +86,7 @@ def inherited_vocabulary(config: Config) -> Vocabulary | None:
     origin = config.train.init_from
     if not origin:
         return None
-    folder = Workdir(origin)
+    folder = Workdir(origin, 'train.init_from')
     saved = folder.read_run()
     if saved is None or not folder.has_checkpoints():
         raise UserError(

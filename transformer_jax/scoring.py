@@ -1,12 +1,17 @@
 """BLEU and chrF through sacrebleu, with the signatures that make scores comparable."""
 
 import json
+import logging
 import math
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+_logger = logging.getLogger('transformer_jax')
+
 _RESAMPLES = 1000
+# sacreBLEU holds all resamples of chrF at once: 80 kB a sentence.
+_MOST_RESAMPLED = 20_000
 # Languages without spaces, whose sentences 13a would take for single words. Japanese is more
 # often scored by words (ja-mecab), which takes a dictionary that sacreBLEU does not bring.
 _TOKENIZERS = {
@@ -38,7 +43,8 @@ class Score(NamedTuple):
       name: of the metric, in a few words.
       score: from 0 to 100.
       margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004); NaN
-        for a chrF near 0, where sacreBLEU has none.
+        for a chrF near 0, where sacreBLEU has none, and for more than 20,000 sentences, of which
+        it would take gigabytes.
       signature: sacreBLEU's account of how it was computed.
     """
 
@@ -113,6 +119,13 @@ def all_scores(
     from sacrebleu.metrics import BLEU, CHRF
 
     _check(hypotheses, references)
+    if len(hypotheses) > _MOST_RESAMPLED:
+        _logger.warning(
+            '%s sentences are scored without confidence intervals, which for more than %s take '
+            'gigabytes of memory.',
+            f'{len(hypotheses):,}',
+            f'{_MOST_RESAMPLED:,}',
+        )
     words = tokenizer(target_language)
     ways = [
         ('BLEU', BLEU(tokenize=words), _as_it_is),
@@ -150,8 +163,9 @@ def _score(
 ) -> Score:
     texts = [prepared(text) for text in hypotheses]
     references = [[prepared(text) for text in side] for side in references]
+    resamples = _RESAMPLES if len(texts) <= _MOST_RESAMPLED else 1
     try:
-        found = metric.corpus_score(texts, references, n_bootstrap=_RESAMPLES)
+        found = metric.corpus_score(texts, references, n_bootstrap=resamples)
     except TypeError:
         # sacreBLEU 2.6 fails where chrF is 0 for some of the resamples.
         metric.n_bootstrap = None  # which its signature would still speak of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from transformer_jax import command
 from transformer_jax.cache import cache_folder, keep_compiled_programs
-from transformer_jax.data.text_files import TextFile, decoded, without_ends, writing_text
+from transformer_jax.data.text_files import TextFile, decoded, without_ends
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.files import written_whole
 from transformer_jax.progress import STDERR
@@ -130,16 +130,16 @@ class _Output:
             else:
                 # A link stays one, and what it leads to is written.
                 file = written_whole(Path(os.path.realpath(place)), 'wb')
-            file = writing_text(place, self._stack.enter_context(file))
-            self._file = self._stack.enter_context(file)
+            text = TextFile('--output', place).writing(self._stack.enter_context(file))
+            self._file = self._stack.enter_context(text)
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
         try:
             yield
-        except BrokenPipeError:
-            raise
         except OSError as error:
+            if isinstance(error, BrokenPipeError) and self._file is sys.stdout:
+                raise  # as of all commands: whoever reads it has enough
             if self._file is not None:
                 with contextlib.suppress(OSError):
                     self._file.close()  # or what it still holds would fail once more, at exit

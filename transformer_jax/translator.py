@@ -64,11 +64,11 @@ def load_trained(
     """
     from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
 
-    folder = Workdir(workdir)
+    folder = Workdir(workdir, field)
     saved = folder.read_run()
-    if saved is None or not os.path.isdir(folder.checkpoints):
+    if saved is None or not (folder.has_checkpoints() or os.path.isdir(folder.checkpoints)):
         raise UserError(
-            f'{field}={str(workdir)!r} holds no trained model: '
+            f'{folder} holds no trained model: '
             'train one there first (python -m transformer_jax.main), or name another folder.'
         )
     config = saved.config
@@ -99,17 +99,24 @@ def load_trained(
             ranked = manager.ranked_or_latest(config.decode.average)
         if there and not ranked:
             raise UserError(
-                f'{field}={str(workdir)!r} has no checkpoint with a dev BLEU, by which to choose '
-                "the best: take the latest (average='latest')."
+                f'{folder} has no checkpoint with a dev BLEU, by which to choose the best: take '
+                "the latest (average='latest')."
             )
         params, used = manager.average(
             ranked, (checkpoints or config.decode.average_checkpoints) if steps is None else None
         )
         if checkpoints is not None and len(used) < checkpoints:
             _logger.warning('There are %d checkpoints to average, not %d.', len(used), checkpoints)
+        if average == 'best' and len(used) > config.train.keep_best:
+            _logger.warning(
+                'The mean is of the %d best that are left: train.keep_best=%d kept no more than '
+                'that for their BLEU, and better ones than the others may have been deleted.',
+                len(used),
+                config.train.keep_best,
+            )
     except FileNotFoundError as error:
         raise UserError(
-            f'{field}={str(workdir)!r} holds no checkpoint that can be read: '
+            f'{folder} holds no checkpoint that can be read: '
             + (
                 'all are damaged; restore them, or name another folder.'
                 if there

@@ -55,13 +55,18 @@ class Workdir:
 
     Attributes:
       path: the folder.
+      field: what errors call it.
 
     Raises:
       UserError: if there cannot be such a path.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
-        self.path = user_path(path, 'workdir')
+    def __init__(self, path: str | os.PathLike[str], field: str = 'workdir'):
+        self.path = user_path(path, field)
+        self.field = field
+
+    def __str__(self) -> str:
+        return f'{self.field}={str(self.path)!r}'
 
     @property
     def checkpoints(self) -> Path:
@@ -84,31 +89,35 @@ class Workdir:
         return self.path / 'tensorboard'
 
     def has_checkpoints(self) -> bool:
-        """Whether there is a checkpoint, readable or not."""
-        return os.path.isdir(self.checkpoints) and any(
-            path.name.isdigit() for path in self.checkpoints.iterdir()
-        )
+        """Whether there is a checkpoint, readable or not.
 
-    def check_writable(self, flag: str = '--workdir') -> None:
-        """Raises a UserError unless this folder exists, or can be made, and written to.
-
-        Args:
-          flag: what the message calls the folder.
+        Raises:
+          UserError: if that cannot be seen.
         """
+        try:
+            return any(name.isdigit() for name in os.listdir(self.checkpoints))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise UserError(
+                f'{self} has checkpoints that may not be read ({error.strerror}): change their '
+                'permissions, or choose another folder.'
+            ) from error
+
+    def check_writable(self) -> None:
+        """Raises a UserError unless this folder exists, or can be made, and written to."""
         nearest = self.path
         while not os.path.lexists(nearest) and nearest != nearest.parent:
             nearest = nearest.parent
         if not os.path.isdir(nearest):
             what = 'a file' if os.path.exists(nearest) else 'a link to nothing'
             raise UserError(
-                f'{flag}={str(self.path)!r} cannot be a folder, since {nearest} is {what}: '
-                f'choose another {flag}.'
+                f'{self} cannot be a folder, since {nearest} is {what}: choose another.'
             )
         for folder in (nearest, self.checkpoints):
             if os.path.exists(folder) and not os.access(folder, os.W_OK | os.X_OK):
                 raise UserError(
-                    f'{flag}={str(self.path)!r} is not writable ({folder}): '
-                    f'choose another {flag} or change its permissions.'
+                    f'{self} is not writable ({folder}): choose another or change its permissions.'
                 )
 
     @contextlib.contextmanager
@@ -123,7 +132,7 @@ class Workdir:
             opened = (self.path / 'lock').open('a+', encoding='utf-8')
         except OSError as error:
             raise UserError(
-                f'workdir={str(self.path)!r} cannot be locked ({error.filename}: '
+                f'{self} cannot be locked ({error.filename}: '
                 f'{error.strerror}): choose another --workdir or change its permissions.'
             ) from error
         with opened as file:
@@ -132,7 +141,7 @@ class Workdir:
             except BlockingIOError as error:
                 file.seek(0)
                 raise UserError(
-                    f'workdir={str(self.path)!r} is in use by another run ({file.read().strip()}): '
+                    f'{self} is in use by another run ({file.read().strip()}): '
                     'wait for it, stop it, or choose another --workdir.'
                 ) from error
             except OSError as error:
@@ -149,8 +158,14 @@ class Workdir:
             yield
 
     @contextlib.contextmanager
-    def failures_to_write(self) -> Iterator[None]:
-        """A context in which a full disk or one turned read-only becomes a UserError."""
+    def failures_to_write(
+        self, kept: str = '; it goes on from the last checkpoint, and all that were whole still are'
+    ) -> Iterator[None]:
+        """A context in which a full disk or one turned read-only becomes a UserError.
+
+        Args:
+          kept: how the message ends, on what is not lost.
+        """
         try:
             yield
         except UserError:
@@ -162,9 +177,8 @@ class Workdir:
             if not found:
                 raise
             raise UserError(
-                f'workdir={str(self.path)!r} cannot be written any more ({found[0]}): make room or '
-                'restore access, then run the same command again; it goes on from the last '
-                'checkpoint, and all that were whole still are.'
+                f'{self} cannot be written any more ({found[0]}): make room or '
+                f'restore access, then run the same command again{kept}.'
             ) from error
 
     def read_run(self) -> SavedRun | None:
@@ -186,7 +200,7 @@ class Workdir:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f'workdir={str(self.path)!r} has a config.json that cannot be read ({error}): '
+                f'{self} has a config.json that cannot be read ({error}): '
                 'restore the file or choose another --workdir.'
             ) from error
 
@@ -203,7 +217,7 @@ class Workdir:
         average = self._read_json('average.json', {'workdir', 'steps'})
         if average is None and os.path.exists(self.path / 'average.json'):
             raise UserError(
-                f'workdir={str(self.path)!r} has an average.json that cannot be read: '
+                f'{self} has an average.json that cannot be read: '
                 'average anew (python -m transformer_jax.average), or choose another --workdir.'
             )
         return average

@@ -47,17 +47,9 @@ def without_ends(lines: Iterable[str]) -> Iterator[str]:
     return (line.removesuffix('\n').removesuffix('\r') for line in lines)
 
 
-def writing_text(path: pathlib.Path, file: BinaryIO) -> TextIO:
-    """Text to be written into `file` in UTF-8, compressed as the name `path` says."""
-    opener = _OPENERS.get(path.suffix.lower())
-    if opener is None:
-        return io.TextIOWrapper(file, encoding='utf-8', newline='\n')
-    return opener(file, 'wt', encoding='utf-8', newline='\n')
-
-
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-    """A file and the field of the config that names it."""
+    """A file and the field or flag that names it."""
 
     field: str
     path: pathlib.Path
@@ -100,6 +92,22 @@ class TextFile:
             raise UserError(f'{self} is a damaged {what}: fetch or compress it again.') from None
         except OSError as error:
             raise UserError(f'{self} cannot be read: {error.strerror or error}.') from None
+
+    def writing(self, file: BinaryIO) -> TextIO:
+        """Text to be written into `file` in UTF-8, compressed as the name says.
+
+        Raises:
+          UserError: if that is a compression which is not written.
+        """
+        compression = self._compression
+        if compression in _OTHER_COMPRESSIONS:
+            raise UserError(
+                f'{self} would have to be compressed as {compression[1:]}, which is not written: '
+                f'let its name end in {" or ".join(_OPENERS)}, or in neither for plain text.'
+            )
+        if not compression:
+            return io.TextIOWrapper(file, encoding='utf-8', newline='\n')
+        return _OPENERS[compression](file, 'wt', encoding='utf-8', newline='\n')
 
     def lines(self) -> Iterator[str]:
         r"""Decoded lines with their ends, which are '\n' only, unlike those of str.splitlines."""

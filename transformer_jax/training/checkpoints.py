@@ -251,11 +251,9 @@ class Checkpoints:
                 )[item]
             except Exception as error:  # orbax and tensorstore raise many kinds
                 self._check_in_reach(step, error)
-                _logger.warning(
-                    'The checkpoint of step %d is damaged (%s) and left out.',
-                    step,
-                    first_line(error),
-                )
+                gone = not os.path.exists(self.directory / str(step))
+                what = 'deleted meanwhile' if gone else f'damaged ({first_line(error)})'
+                _logger.warning('The checkpoint of step %d is %s and left out.', step, what)
                 continue
             total = params if total is None else jax.tree.map(lambda a, b: a + b, total, params)
             used.append(step)
