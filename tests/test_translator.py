@@ -127,6 +127,26 @@ def test_a_text_too_long_for_the_memory_is_named(translator, monkeypatch):
         translator.translate(['The cat.', 'the cat ' * 40], first_line=5)
 
 
+def test_beams_too_wide_for_the_memory_are_named_before_the_search(translator, monkeypatch):
+    needs = []
+    needed_memory = memory.needed_memory
+
+    def noting(program):
+        needs.append(needed_memory(program))
+        return needs[-1]
+
+    monkeypatch.setattr(memory, 'needed_memory', noting)
+    monkeypatch.setattr(translator.search, '_positions', 500)
+    translator.check(['The cat.'], beam_size=100)
+    encoding, searching = needs
+    assert searching > encoding
+    monkeypatch.setattr(memory, 'device_memory', lambda device: encoding)
+    with pytest.raises(
+        UserError, match=r'^line 1, with \d+ tokens, needs .* or lower beam_size\.$'
+    ):
+        translator('The cat.', beam_size=101)
+
+
 def test_texts_too_long_for_the_memory_are_found_before_the_search(translator, monkeypatch):
     monkeypatch.setattr(memory, 'LONG', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)

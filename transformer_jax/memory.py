@@ -1,7 +1,7 @@
 """How much memory there is, and how much a program takes."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -79,7 +79,10 @@ def check_room(program: jax.stages.Lowered, device: jax.Device, name: str, remed
 
 
 class LongLines:
-    """Looks, once for each shape, whether a device has the memory that long lines take."""
+    """Looks, once for each shape, whether a device has the memory that long lines take.
+
+    Whoever has lines says which are long: those of `LONG` tokens, or of what else takes memory.
+    """
 
     def __init__(self, device: jax.Device):
         self._device = device
@@ -88,20 +91,21 @@ class LongLines:
     def check(
         self,
         shape: tuple[int, ...],
-        program: Callable[[], jax.stages.Lowered],
+        programs: Callable[[], Iterable[jax.stages.Lowered]],
         name: str,
         remedy: str,
     ) -> None:
-        """A UserError if the lines are long, and there is too little memory for them.
+        """A UserError if there is too little memory for the lines.
 
         Args:
-          shape: [rows, length, ...], what the program is compiled for.
-          program: makes what is to be run.
+          shape: what the programs are compiled for.
+          programs: makes what is to be run, one after the other.
           name: of the lines, for the message.
           remedy: what to do about them, likewise.
         """
-        if shape[1] >= LONG and shape not in self._fitting:
-            check_room(program(), self._device, name, remedy)
+        if shape not in self._fitting:
+            for program in programs():
+                check_room(program, self._device, name, remedy)
             self._fitting.add(shape)
 
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from transformer_jax import memory
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.config.checks import check_types
 from transformer_jax.data.batching import round_length
 from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.errors import UserError
-from transformer_jax.memory import LongLines
 from transformer_jax.model import (
     DecodingCache,
     Transformer,
@@ -127,7 +127,7 @@ class Searcher:
         self.params = in_compute_dtype(config.model, placed)
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self._eos_id, self._unknown_id = eos_id, unknown_id
-        self._long_lines = LongLines(self.mesh.local_devices[0])
+        self._long_lines = memory.LongLines(self.mesh.local_devices[0])
 
     def __call__(
         self,
@@ -163,7 +163,8 @@ class Searcher:
                 numbers_B[row] = k if numbers is None else numbers[k]
                 draws_B[row] = draw
             name = f'line {numbers_B[0]}, with {len(sentences[batch[0] // copies]):,} tokens,'
-            found = self._search(source_BS, numbers_B, draws_B, decode, n_best, sampling, name)
+            arguments = self._arguments(source_BS, numbers_B, draws_B, decode, n_best, sampling)
+            found = self._search(*arguments, name)
             for row, item in enumerate(batch):
                 outputs = jax.tree.map(lambda x, row=row: x[row, :n_best], found)
                 if sampling is not None:
@@ -178,18 +179,18 @@ class Searcher:
         decode = decode or self.decode
         # The longest is in the first batch, and alone there if it is long.
         for rows, length, _ in itertools.islice(self._batches(lengths, decode.beam_size), 1):
-            empty = shard_whole_batch({'source': np.zeros((rows, length), np.int32)}, self.mesh)
-            name = f'a line of up to {length:,} tokens'
-            self._check_room(empty['source'], decode.beam_size, name)
+            self._check_room(
+                *self._arguments(*_empty(rows, length), decode, 1, None),
+                f'a line of up to {length:,} tokens',
+            )
 
     def prepare(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
         """Compiles what sentences of these lengths take, by searching for nothing in its shapes."""
         decode = decode or self.decode
         batches = self._batches(lengths, decode.beam_size)
         for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
-            empty_BS, numbers_B = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
-            name = f'a line of {length:,} tokens'
-            self._search(empty_BS, numbers_B, numbers_B, decode, 1, None, name)
+            arguments = self._arguments(*_empty(rows, length), decode, 1, None)
+            self._search(*arguments, f'a line of {length:,} tokens')
 
     def source_limit(self, decode: DecodeConfig | None = None) -> int:
         """Most tokens of an input, the end mark included; 0 for no limit."""
@@ -216,7 +217,7 @@ class Searcher:
             yield rows, longest, order[:rows]
             order = order[rows:]
 
-    def _search(
+    def _arguments(
         self,
         source_BS: np.ndarray,
         numbers_B: np.ndarray,
@@ -224,37 +225,59 @@ class Searcher:
         decode: DecodeConfig,
         n_best: int,
         sampling: Sampling | None,
-        name: str,
-    ) -> Hypotheses:
+    ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
+        """The batch on its devices, and the other arguments of `_search`."""
         batch = {'source': source_BS, 'numbers': numbers_B, 'draws': draws_B}
-        batch = shard_whole_batch(batch, self.mesh)
-        hypotheses = decode.beam_size if sampling is None else 1
-        self._check_room(batch['source'], hypotheses, name)
-        found = _search(
-            self.params,
-            _start(self.params, batch['source'], self.model, hypotheses),
-            **batch,
+        return shard_whole_batch(batch, self.mesh), {
             # Arrays: to try another penalty, or to draw anew, compiles nothing.
-            alpha=np.float32(decode.length_penalty),
-            seed=np.uint32(0 if sampling is None else sampling.seed),
-            temperature=np.float32(1 if sampling is None else sampling.temperature),
-            model=self.model,
-            eos_id=self._eos_id,
-            unknown_id=self._unknown_id,
-            beam_size=decode.beam_size,
-            max_extra_length=decode.max_extra_length,
-            n_best=n_best,
-            sampling=sampling and dataclasses.replace(sampling, seed=0, temperature=1.0),
-        )
-        return jax.device_get(found)
+            'alpha': np.float32(decode.length_penalty),
+            'seed': np.uint32(0 if sampling is None else sampling.seed),
+            'temperature': np.float32(1 if sampling is None else sampling.temperature),
+            'model': self.model,
+            'eos_id': self._eos_id,
+            'unknown_id': self._unknown_id,
+            'beam_size': decode.beam_size if sampling is None else 1,
+            'max_extra_length': decode.max_extra_length,
+            'n_best': n_best,
+            'sampling': sampling and dataclasses.replace(sampling, seed=0, temperature=1.0),
+        }
 
-    def _check_room(self, source: jax.Array, hypotheses: int, name: str) -> None:
+    def _search(
+        self, batch: dict[str, jax.Array], options: dict[str, Any], name: str
+    ) -> Hypotheses:
+        self._check_room(batch, options, name)
+        cache = _start(self.params, batch['source'], self.model, options['beam_size'])
+        return jax.device_get(_search(self.params, cache, **batch, **options))
+
+    def _check_room(self, batch: dict[str, jax.Array], options: dict[str, Any], name: str) -> None:
+        """A UserError if long lines, or wide beams, take more memory than a device has."""
+        rows, length = batch['source'].shape
+        positions = rows * length * options['beam_size']
+        if length < memory.LONG and positions <= self._positions:
+            return
+
+        def programs() -> Iterator[jax.stages.Lowered]:
+            start = _start.lower(self.params, batch['source'], self.model, options['beam_size'])
+            yield start
+            cache = jax.tree.map(
+                lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+                start.out_info,
+                start.compile().output_shardings,
+            )
+            yield _search.lower(self.params, cache, **batch, **options)
+
         self._long_lines.check(
-            (*source.shape, hypotheses),
-            lambda: _start.lower(self.params, source, self.model, hypotheses),
+            (rows, length, options['beam_size'], options['max_extra_length']),
+            programs,
             name,
-            'split it into sentences, or have longer lines cut with max_source_length.',
+            'split it into sentences, have longer lines cut with max_source_length, or lower '
+            'beam_size.',
         )
+
+
+def _empty(rows: int, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Source, numbers and draws of a batch that holds nothing."""
+    return np.zeros((rows, length), np.int32), *np.zeros((2, rows), np.int32)
 
 
 def _best_first(drawn: Sequence[Hypotheses]) -> Hypotheses:

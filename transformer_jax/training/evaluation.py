@@ -1,6 +1,5 @@
 """Loss of a set of sentence pairs; nothing is left out, however long."""
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -9,11 +8,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from transformer_jax import memory
 from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.memory import LongLines
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.step import eval_step
@@ -73,7 +72,7 @@ class LossEvaluator:
     ):
         self.model, self.vocabulary = model, vocabulary
         self.label_smoothing, self.mesh = label_smoothing, mesh
-        self._long_lines = LongLines(mesh.local_devices[0])
+        self._long_lines = memory.LongLines(mesh.local_devices[0])
 
     def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
         """The loss of `pairs` (source text, target text), at least one.
@@ -116,8 +115,14 @@ class LossEvaluator:
                 f'{remedy}'
             )
         batch = next(self._batches(*encoded))  # the longest pair, alone if it is long
-        step = functools.partial(self._sums, params, batch, run=_eval_step.lower)
-        self._long_lines.check(batch['source'].shape, step, f'{name},', remedy)
+        shape = batch['source'].shape
+        if shape[1] >= memory.LONG:
+            self._long_lines.check(
+                shape,
+                lambda: [self._sums(params, batch, run=_eval_step.lower)],
+                f'{name},',
+                remedy,
+            )
         return encoded
 
     def _sums(self, params: Any, batch: dict[str, np.ndarray], run: Callable = _eval_step) -> Any:
