@@ -169,6 +169,12 @@ def test_what_cannot_fit_is_refused_with_the_remedies(mesh):
         assert remedy in str(refusal.value)
 
 
+def test_parts_of_one_row_cannot_be_made_smaller(mesh):
+    config = tiny(train={'accumulate_steps': 64})
+    with pytest.raises(UserError, match=r'lower it or data.max_length, raise mesh.fsdp=1'):
+        compile_steps(config, 400, PLAN.buckets, mesh, limit=20_000)
+
+
 def test_a_compiler_that_runs_out_of_memory_is_refused_alike(mesh, monkeypatch):
     def exhausted(*_, **__):
         raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes')

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -219,6 +220,59 @@ def test_a_run_begun_from_another_resumes_to_the_byte_without_it(
     assert remembered(tmp_path / 'stopped') == remembered(tmp_path / 'whole')
 
 
+def test_an_origin_comes_too_late_for_a_run_that_has_begun(uninterrupted, tmp_path):
+    shutil.copytree(uninterrupted, tmp_path / 'run')
+    config = tiny(train={'steps': 20, 'init_from': str(uninterrupted)})
+    with pytest.raises(UserError, match=r"init_from='.*' comes too late for the run in workdir="):
+        train(config, tmp_path / 'run')
+
+
+def test_the_origin_that_a_run_has_had_stays_on_record(uninterrupted, tmp_path):
+    train(tiny(train={'steps': 2, 'init_from': str(uninterrupted)}), tmp_path)
+    train(tiny(train={'steps': 4, 'init_from': 'elsewhere'}), tmp_path)
+    assert Workdir(tmp_path).read_run().config.train.init_from == str(uninterrupted)
+
+
+def test_fewer_steps_than_there_are_do_not_shorten_a_run(uninterrupted, tmp_path, caplog):
+    shutil.copytree(uninterrupted, tmp_path / 'run')
+    steps = tiny().train.steps
+    assert train(tiny(train={'steps': steps - 1}), tmp_path / 'run')['step'] == steps
+    assert f'The run has {steps} steps already, more than train.steps={steps - 1}' in caplog.text
+
+
+def test_a_vocabulary_that_has_been_exchanged_is_named(uninterrupted, tmp_path):
+    run = Workdir(shutil.copytree(uninterrupted, tmp_path / 'run'))
+    Vocabulary.train(['another text'] * 9, size=280).save(run.vocabulary)
+    with pytest.raises(UserError, match=r'is not the vocabulary that the run beside it has'):
+        train(tiny(train={'steps': 20}), run.path)
+
+
+def test_a_vocabulary_that_cannot_write_the_references_is_said(tmp_path, caplog):
+    source, target = tmp_path / 'train.en', tmp_path / 'train.zh'
+    source.write_text(''.join(f'hello {n}\n' for n in range(200)))
+    target.write_text(''.join(f'你好，世界 {n}！\n' for n in range(200)), encoding='utf-8')
+    data = {
+        'corpus': 'files',
+        'target_language': 'zh',
+        'train_source': str(source),
+        'train_target': str(target),
+        'dev_size': 10,
+        'test_size': 10,
+        'train_size': 1,
+        'vocab_size': 300,
+    }
+    train(tiny(data=data, train={'steps': 1}), tmp_path / 'run')
+    assert re.search(r"writes '你好,世界 \d+!' for '你好，世界 \d+！': its", caplog.text)
+    assert re.search(r'a BLEU of \d\d\.\d on dev, not 100\. One trained with data\.', caplog.text)
+
+
+def test_a_model_whose_state_does_not_fit_is_refused_before_it_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, 'initial_state', None)
+    monkeypatch.setattr(trainer, 'device_memory', lambda device: 10_000)
+    with pytest.raises(UserError, match=r'make [\d,]+ parameters, which with the moments of Adam'):
+        train(tiny(), tmp_path)
+
+
 @pytest.mark.parametrize(
     ('folder', 'd_ff', 'sentence'),
     [
@@ -386,7 +440,7 @@ def test_a_disk_that_is_full_is_said_and_costs_nothing(
 
 
 def test_a_shape_too_large_for_the_device_is_refused_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, 'device_memory', lambda device, held: 10_000)
+    monkeypatch.setattr(trainer, 'device_memory', lambda device, held=(): 10_000 if held else None)
     with pytest.raises(UserError, match=r'tokens_per_batch=512 .* MiB on a device of 0.01'):
         train(tiny(), tmp_path)
     monkeypatch.undo()
@@ -402,9 +456,15 @@ def test_a_test_set_that_cannot_be_scored_is_refused_before_training(tmp_path, m
     monkeypatch.setattr(trainer, 'prepare', with_long_test)
     monkeypatch.setattr(memory, 'LONG', 256)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
-    with pytest.raises(UserError, match=r"^pair 1 of this set, which begins 'the cat the cat"):
+    with pytest.raises(UserError, match=r"^pair 1 of the test set, which begins 'the cat"):
         train(tiny(), tmp_path)
     assert not (tmp_path / 'config.json').exists()
+
+
+def test_parts_of_batches_that_are_empty_are_said(tmp_path, caplog):
+    config = tiny(train={'steps': 1, 'accumulate_steps': 16})
+    train(config, tmp_path)
+    assert 'train.accumulate_steps=16 cuts batches into more parts than they have' in caplog.text
 
 
 def test_a_state_that_goes_on_is_alone_in_memory(uninterrupted, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import gc
 import json
+import math
 import os
 import time
 from collections import Counter
@@ -107,6 +108,26 @@ def abstract_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     return jax.tree.map(laid_out, shapes, state_shardings(shapes, mesh))
 
 
+def check_state(config: Config, state: TrainState, limit: int | None) -> None:
+    """A UserError if a device has too little memory for its part of the state alone.
+
+    Args:
+      config: of the run.
+      state: what `abstract_state` gives.
+      limit: bytes that a device has; None if that is not known.
+    """
+    parts = ((x.sharding.shard_shape(x.shape), x.dtype) for x in jax.tree.leaves(state))
+    needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in parts)
+    if limit is not None and needed > limit:
+        count = sum(x.size for x in jax.tree.leaves(state.params))
+        raise UserError(
+            f'model.d_model={config.model.d_model} and the other sizes make {count:,} parameters, '
+            f'which with the moments of Adam need {in_units(needed)} on a device of '
+            f'{in_units(limit)}: make the model smaller, or raise mesh.fsdp={config.mesh.fsdp} or '
+            f'mesh.tensor={config.mesh.tensor}.'
+        )
+
+
 def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     """The state before step 1, each device making its own part of it.
 
@@ -206,10 +227,10 @@ def compile_steps(
         except jax.errors.JaxRuntimeError as error:
             if not no_room(error):
                 raise
-            raise _too_large(config, bucket, 'more memory', limit) from error
+            raise _too_large(config, bucket, mesh, 'more memory', limit) from error
         needed = needed_memory(program)
         if limit is not None and needed > limit:
-            raise _too_large(config, bucket, in_units(needed), limit)
+            raise _too_large(config, bucket, mesh, in_units(needed), limit)
         rows = batch_rows(config, bucket, mesh)
         lengths = [bucket.source_length] * rows, [bucket.target_length] * rows
         flops = step_flops(config, vocab_size, *lengths)
@@ -242,13 +263,18 @@ def batch_rows(config: Config, bucket: Bucket, mesh: Mesh) -> int:
     return padded_rows(bucket.rows, row_shards(mesh) * config.train.accumulate_steps)
 
 
-def _too_large(config: Config, bucket: Bucket, needed: str, limit: int | None) -> UserError:
+def _too_large(
+    config: Config, bucket: Bucket, mesh: Mesh, needed: str, limit: int | None
+) -> UserError:
+    parts = config.train.accumulate_steps
+    # Parts of one row a device are the smallest there are.
+    smallest = bucket.rows <= parts * row_shards(mesh)
+    more_parts = '' if smallest else f'train.accumulate_steps={parts} or '
     has = '' if limit is None else f' of {in_units(limit)}'
     return UserError(
         f'data.tokens_per_batch={config.data.tokens_per_batch} makes batches of {bucket.rows} '
         f'sentence pairs, {bucket.source_length} + {bucket.target_length} tokens long, which need '
-        f'{needed} on a device{has}: lower it or data.max_length, raise '
-        f'train.accumulate_steps={config.train.accumulate_steps} or '
+        f'{needed} on a device{has}: lower it or data.max_length, raise {more_parts}'
         f'mesh.fsdp={config.mesh.fsdp}, or set model.remat=True.'
     )
 

@@ -29,9 +29,13 @@ def saved(folder: Workdir, config: Config) -> SavedRun | None:
             'they are: restore the file, or choose another --workdir.'
         )
     if saved is not None and folder.has_checkpoints():
-        # What it has begun from is history: it may lie elsewhere by now, or be gone.
-        begun = dataclasses.replace(config.train, init_from=saved.config.train.init_from)
-        config = dataclasses.replace(config, train=begun)
+        origin = config.train.init_from
+        if origin and not saved.config.train.init_from:
+            raise UserError(
+                f'train.init_from={origin!r} comes too late for the run in {folder}, which has '
+                'begun without it: choose another --workdir, or leave it out.'
+            )
+        config = with_origin(config, saved)
     differences = [] if saved is None else config.differences(saved.config)
     if differences:
         raise UserError(
@@ -40,6 +44,15 @@ def saved(folder: Workdir, config: Config) -> SavedRun | None:
             'choose another --workdir, or restore these fields.'
         )
     return saved
+
+
+def with_origin(config: Config, saved: SavedRun) -> Config:
+    """The config of a run that goes on, with the origin that it has had.
+
+    That is history: it may lie elsewhere by now, or be gone.
+    """
+    train = dataclasses.replace(config.train, init_from=saved.config.train.init_from)
+    return dataclasses.replace(config, train=train)
 
 
 def check_nothing_is_lost(folder: Workdir, config: Config, saved: SavedRun | None) -> None:
@@ -64,9 +77,14 @@ def check_nothing_is_lost(folder: Workdir, config: Config, saved: SavedRun | Non
         )
 
 
-def own_vocabulary(folder: Workdir, config: Config) -> Vocabulary:
-    """The vocabulary of the run in `folder`; a UserError if the config now names another."""
+def own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabulary:
+    """The vocabulary of the run in `folder`; a UserError if it, or the config's, is another."""
     vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    if saved.vocabulary_digest not in (None, vocabulary.digest):
+        raise UserError(
+            f'{str(folder.vocabulary)!r} is not the vocabulary that the run beside it has: restore '
+            'that one, or choose another --workdir.'
+        )
     named = config.data.vocabulary
     # Where that file is gone, the copy in the workdir is the one.
     if (

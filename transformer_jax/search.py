@@ -253,7 +253,7 @@ class Searcher:
         """A UserError if long lines, or wide beams, take more memory than a device has."""
         rows, length = batch['source'].shape
         positions = rows * length * options['beam_size']
-        if length < memory.LONG and positions <= self._positions:
+        if length + options['max_extra_length'] < memory.LONG and positions <= self._positions:
             return
 
         def programs() -> Iterator[jax.stages.Lowered]:

@@ -29,6 +29,8 @@ from transformer_jax.preflight import (
     Compilations,
     Program,
     abstract_state,
+    batch_rows,
+    check_state,
     compile_steps,
     initial_state,
     known_speed,
@@ -47,6 +49,7 @@ from transformer_jax.workdir import SavedRun, Workdir
 
 _logger = logging.getLogger('transformer_jax')
 _EXAMPLES = 3  # translations kept in results.json
+_BLEU_LOST = 1.0  # by the normalisation of the vocabulary, before that is said
 
 
 def train(config: Config, workdir: str | Path) -> dict[str, Any]:
@@ -85,12 +88,17 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
         resuming.check_nothing_is_lost(folder, config, saved)
         going_on = saved is not None and os.path.exists(folder.vocabulary)
         vocabulary = (
-            resuming.own_vocabulary(folder, config)
+            resuming.own_vocabulary(folder, config, saved)
             if going_on
             else resuming.inherited_vocabulary(config)
         )
         data = _prepare_in_turn(config, vocabulary)
         keep_compiled_programs(cache_folder(config.data.cache_dir))
+        if saved is not None and saved.vocabulary_digest not in (None, data.vocabulary.digest):
+            raise UserError(
+                f'{str(folder.vocabulary)!r} is gone, and what would be made now is another one: '
+                'restore it, or choose another --workdir.'
+            )
         if saved is not None and saved.data_fingerprint != data.fingerprint:
             raise UserError(
                 f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
@@ -102,6 +110,8 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 # Another run may have begun and ended here meanwhile.
                 resuming.saved(folder, config)
             processes.wait_for_all('workdir')
+            if saved is not None and folder.has_checkpoints():
+                config = resuming.with_origin(config, saved)
             return _Run(config, folder, data, mesh, stop).finish()
 
 
@@ -140,10 +150,10 @@ class _Run:
             keep_best=config.train.keep_best,
             every=config.train.checkpoint_every,
         )
+        abstract = abstract_state(config, data.vocabulary.size, mesh)
+        check_state(config, abstract, device_memory(mesh.local_devices[0]))
         # Of a state that goes on, no other takes up memory beside it.
-        restored = self.checkpoints.restore_latest(
-            abstract_state(config, data.vocabulary.size, mesh)
-        )
+        restored = self.checkpoints.restore_latest(abstract)
         self.state = self._beginning() if restored is None else self._going_on(restored)
         self.start = int(self.state.step)
         # Of a window that a stop has cut, the part that this process did not see.
@@ -240,13 +250,28 @@ class _Run:
             '' if self.mesh.size == 1 else 's',
             f' of {processes.count()} processes' if processes.count() > 1 else '',
         )
-        if self.start:
+        if self.start > config.train.steps:
+            _logger.warning(
+                'The run has %d steps already, more than train.steps=%d: it is scored as it is. '
+                'For a shorter one choose another --workdir.',
+                self.start,
+                config.train.steps,
+            )
+        elif self.start:
             _logger.info('Resuming after step %d of %d.', self.start, config.train.steps)
 
     def _preflight(self) -> dict[Bucket, Program]:
         """Compiles all that training and its evaluations will run, and says what to expect."""
         config, plan = self.config, self.data.plan
         self._check_sets()
+        filled = max(batch_rows(config, b, self.mesh) / b.rows for b in plan.buckets)
+        if filled > 1 and config.train.accumulate_steps > 1:
+            _logger.warning(
+                'train.accumulate_steps=%d cuts batches into more parts than they have rows for: '
+                'empty ones make up to %.1f times the work. Lower it.',
+                config.train.accumulate_steps,
+                filled,
+            )
         programs = compile_steps(
             config,
             self.data.vocabulary.size,
@@ -263,12 +288,37 @@ class _Run:
     def _check_sets(self) -> None:
         """A UserError if dev or test has what cannot be scored: not after days of training."""
         translator = self._translator(self.state.weights)
-        for pairs, beam_size in (
-            (self.data.dev, self.config.train.eval_beam_size),
-            (self.data.test, self.config.decode.beam_size),
+        for name, pairs, beam_size in (
+            ('dev', self.data.dev, self.config.train.eval_beam_size),
+            ('test', self.data.test, self.config.decode.beam_size),
         ):
-            self.corpus_loss.check(self.state.weights, pairs)
+            self.corpus_loss.check(self.state.weights, pairs, f'the {name} set')
             translator.check([source for source, _ in pairs], beam_size=beam_size)
+        self._check_normalization()
+
+    def _check_normalization(self) -> None:
+        """Warns where the vocabulary cannot write the references as they are."""
+        language, vocabulary = self.config.data.target_language, self.data.vocabulary
+        references = [target for _, target in self.data.dev]
+        written = [vocabulary.decode(ids) for ids in vocabulary.encode(references)]
+        changed = (x for x in zip(references, written, strict=True) if x[0].split() != x[1].split())
+        before, after = next(changed, ('', ''))
+        if before == after:
+            return
+        best, same = (
+            score(texts, references, target_language=language).bleu
+            for texts in (written, references)
+        )
+        if best < same - _BLEU_LOST:
+            _logger.warning(
+                'The vocabulary writes %r for %r: its normalisation changes the text that is '
+                'learned, and the best of translations has a BLEU of %.1f on dev, not %.0f. One '
+                "trained with data.normalization='identity' writes what is there.",
+                after[:60],
+                before[:60],
+                best,
+                same,
+            )
 
     def _compile_evaluation(self) -> None:
         """Runs, on nothing, all that an evaluation, a log line and a checkpoint will run."""

@@ -171,3 +171,16 @@ def test_a_number_that_no_float_can_hold():
 def test_must_be_finite(section, name, value):
     with pytest.raises(UserError, match=rf'\.{name}={value}'):
         section(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ('field', 'value', 'message'),
+    [
+        ('epsilon', 1e-46, 'is beyond single precision'),
+        ('learning_rate_scale', 1e300, 'is beyond single precision'),
+        ('beta2', 0.99999999, 'is 1 in single precision: set it to 0.9999999 or less.'),
+    ],
+)
+def test_what_single_precision_cannot_hold(field, value, message):
+    with pytest.raises(UserError, match=re.escape(f'optimizer.{field}={value} {message}')):
+        OptimizerConfig(**{field: value})

@@ -47,6 +47,14 @@ def test_no_held_out_source_stays_in_train(tmp_path):
     assert all(target.endswith(' 0') for _, target in splits['dev'] + splits['test'])
 
 
+def test_what_differs_in_case_is_the_same_to_a_vocabulary_without_it(tmp_path):
+    cased = [pair for s, t in many(1000) for pair in ((s, t), (s.upper(), t))]
+    splits = held_out(tmp_path, cased, normalization='nmt_nfkc_cf')
+    assert sizes(splits) == [1900, 20, 30]
+    train, dev, test = ({source.lower() for source, _ in pairs} for pairs in splits.values())
+    assert not (train & dev or train & test or dev & test)
+
+
 def test_the_same_sentence_to_a_reader_is_the_same(tmp_path):
     variants = [(form.format(source), target) for source, target in many(1000)
                 for form in ('{}', '\ufeff{} ', '\u00a0 {}\u200b')]  # fmt: skip

@@ -3,6 +3,7 @@ import shutil
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import prepare as module
@@ -139,3 +140,22 @@ def test_pieces_are_drawn_of_the_sides_asked_for(folder):
         batch = data.plan.epoch(0)[0]
         first, second = (data.segmentation.arrays(batch, epoch, 0, np.asarray) for epoch in (0, 1))
         assert {side for side in first if (first[side] != second[side]).any()} == drawn
+
+
+@pytest.mark.parametrize('kind', ['char', 'word'])
+def test_of_whole_characters_or_words_nothing_is_drawn(folder, kind):
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / 'train.en'),
+        model_prefix=str(folder / kind),
+        model_type=kind,
+        vocab_size=20,
+        hard_vocab_limit=False,
+        unk_id=2,
+        pad_id=0,
+        eos_id=1,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    given = config(folder, vocabulary=str(folder / f'{kind}.model'), subword_sampling=0.1)
+    with pytest.raises(UserError, match=r'data.subword_sampling=0.1 is for vocabularies of the'):
+        prepare(given)

@@ -7,6 +7,9 @@ from typing import Any, NoReturn
 
 from transformer_jax.errors import UserError, did_you_mean, is_utf8
 
+# Of single precision: the least normal number and the greatest one, and the greatest below 1.
+_LEAST, _MOST, _MOST_BELOW_ONE = 2.0**-126, 2.0**128 - 2.0**104, 1 - 2.0**-24
+
 
 def fail(field: str, value: Any, remedy: str) -> NoReturn:
     """Raises the UserError 'field=value remedy'."""
@@ -28,6 +31,13 @@ def check_types(section: str, config: Any) -> None:
             )
         if field.type is float and not math.isfinite(value):
             fail(f'{section}.{field.name}', value, 'must be a finite number.')
+        if field.type is float and value and not _LEAST <= abs(value) <= _MOST:
+            fail(
+                f'{section}.{field.name}',
+                value,
+                f'is beyond single precision: set it to 0, or to a size from {_LEAST:.3g} to '
+                f'{_MOST:.3g}.',
+            )
         if field.type is str and '\0' in value:
             fail(f'{section}.{field.name}', value, 'holds a NUL character: leave it out.')
         if field.type is str and not is_utf8(value):
@@ -60,6 +70,12 @@ def check_rate(section: str, config: Any, *names: str) -> None:
     for name in names:
         if not 0.0 <= getattr(config, name) < 1.0:
             fail(f'{section}.{name}', getattr(config, name), 'must be at least 0 and below 1.')
+        if getattr(config, name) > _MOST_BELOW_ONE:
+            fail(
+                f'{section}.{name}',
+                getattr(config, name),
+                f'is 1 in single precision: set it to {_MOST_BELOW_ONE:.7g} or less.',
+            )
 
 
 def check_choice(section: str, config: Any, name: str, choices: tuple[str, ...]) -> None:

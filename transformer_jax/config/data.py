@@ -130,5 +130,7 @@ class DataConfig:
                         )
         if self.corpus in ('tfds', 'huggingface') and not self.dataset:
             fail('data.dataset', '', f'must name a dataset, since data.corpus is {self.corpus!r}.')
+        if self.source_column and self.source_column == self.target_column:
+            fail('data.target_column', self.target_column, 'is the source column as well.')
         if self.source_language == self.target_language:
             fail('data.target_language', self.target_language, 'is the source language as well.')

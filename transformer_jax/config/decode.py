@@ -3,6 +3,7 @@
 import dataclasses
 
 from transformer_jax.config.checks import (
+    check_below,
     check_choice,
     check_not_negative,
     check_positive,
@@ -39,5 +40,6 @@ class DecodeConfig:
         check_not_negative(
             'decode', self, 'length_penalty', 'max_extra_length', 'max_source_length'
         )
+        check_below('decode', self, 2**20, 'max_extra_length')
         if self.max_source_length == 1:
             fail('decode.max_source_length', 1, 'leaves room for the end mark only.')

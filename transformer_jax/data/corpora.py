@@ -78,7 +78,8 @@ class HeldOutCorpus:
 
     The source sentences with the smallest keyed hash are held out, so what is chosen depends on the
     seed and on the set of sentences but not on their order, and no source sentence of dev or test
-    is left in train, not even with other spaces or other code points for the same characters. The
+    is left in train, not even with other spaces or other code points for the same characters, or in
+    other case where the vocabulary's normalisation makes none of it. The
     first pair of each stands for all of its pairs; one with an empty side stands for none.
     """
 
@@ -87,11 +88,12 @@ class HeldOutCorpus:
         self._seed = config.seed
         self._sizes = {split: getattr(config, f'{split}_size') for split in missing}
         self._folder = cache_folder(config.cache_dir)
+        self._ignores_case = config.normalization.endswith('_cf')  # as the vocabulary then does
         # The full pass waits until pairs are wanted, and is made once: they are kept in the cache.
         distinct = set()
         for source, target in corpus.pairs('train'):
-            if _normalized(source) and _normalized(target):
-                distinct.add(_normalized(source))
+            if self._normalized(source) and self._normalized(target):
+                distinct.add(self._normalized(source))
             if len(distinct) > 2:
                 break
         else:
@@ -112,12 +114,19 @@ class HeldOutCorpus:
         if split not in self._sizes and split != 'train':
             return self._corpus.fingerprint(split)
         held_out = [_RULE, self._seed, self._sizes, split]
+        held_out += ['ignoring case'] if self._ignores_case else []
         return content_digest([self._corpus.fingerprint('train'), json.dumps(held_out)])
 
+    def _normalized(self, text: str) -> str:
+        normalized = _normalized(text)
+        return normalized.casefold() if self._ignores_case else normalized
+
     def _train(self) -> Iterator[Pair]:
-        held_out = {_normalized(source) for pairs in self._held.values() for source, _ in pairs}
+        held_out = {
+            self._normalized(source) for pairs in self._held.values() for source, _ in pairs
+        }
         for pair in self._corpus.pairs('train'):
-            if _normalized(pair[0]) not in held_out:
+            if self._normalized(pair[0]) not in held_out:
                 yield pair
 
     @functools.cached_property
@@ -157,7 +166,7 @@ class HeldOutCorpus:
         best: dict[int, Pair] = {}
         heap: list[int] = []  # the hashes in `best`, negated: heapq knows minima only
         for pair in self._corpus.pairs('train'):
-            source, target = map(_normalized, pair)
+            source, target = map(self._normalized, pair)
             if not source or not target:
                 continue
             hashed = hashlib.blake2b(source.encode(), digest_size=16, key=key).digest()

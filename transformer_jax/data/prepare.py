@@ -67,6 +67,11 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     cache_folder(config.cache_dir).mkdir(parents=True, exist_ok=True)
     if vocabulary is None:
         vocabulary = _vocabulary(config, corpus)
+    if config.subword_sampling and not vocabulary.can_sample:
+        raise UserError(
+            f'data.subword_sampling={config.subword_sampling} is for vocabularies of the kinds BPE '
+            'and unigram, but this one is of whole characters or words: set it to 0.'
+        )
     content = corpus.fingerprint('train')
     name = f'tokens-{content_digest([content, vocabulary.digest])}'
     store = cached_store(cache_folder(config.cache_dir) / name, corpus.pairs('train'), vocabulary)

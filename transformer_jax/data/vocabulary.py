@@ -174,6 +174,15 @@ class Vocabulary:
             )
         return self._with_end(ids)
 
+    @property
+    def can_sample(self) -> bool:
+        """Whether `sample` can be used: of whole characters or words nothing can be drawn."""
+        try:
+            self.sample(['a'], 0.1, 0)
+        except RuntimeError:
+            return False
+        return True
+
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Ids as `encode` makes them to texts that have the same ids, normalised.
 

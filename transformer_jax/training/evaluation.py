@@ -99,13 +99,15 @@ class LossEvaluator:
         for batch in shapes.values():
             jax.block_until_ready(self._sums(params, batch))
 
-    def check(self, params: Any, pairs: Sequence[tuple[str, str]]) -> '_Encoded':
+    def check(
+        self, params: Any, pairs: Sequence[tuple[str, str]], of: str = 'this set'
+    ) -> '_Encoded':
         """A UserError if positions do not reach, or memory is too little, for one of `pairs`."""
         encoded = self._encoded(pairs)
         longest = int(np.argmax(encoded.lengths))
         length, reach = encoded.lengths[longest], self.model.config.reach
         name = (
-            f'pair {longest + 1} of this set, which begins {pairs[longest][0][:40]!r} and has '
+            f'pair {longest + 1} of {of}, which begins {pairs[longest][0][:40]!r} and has '
             f'{length} tokens'
         )
         remedy = 'shorten it, or leave it out.'
