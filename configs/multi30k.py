@@ -2,8 +2,9 @@
 
     python -m transformer_jax.main --config=configs/multi30k.py:FOLDER
 
-FOLDER holds multi30k/ with train, val and test_2016_flickr in .en and .de, a sentence a line
-(github.com/multi30k/dataset, task 1, raw). For French there is multi30k_fr.py.
+FOLDER holds multi30k/ with train, val and test_2016_flickr in .en and .de, a sentence a line:
+those of data/task1/raw in github.com/multi30k/dataset, unpacked. For French there is
+multi30k_fr.py.
 
 5,992,448 parameters. 8,000 steps of 0.18 s where nothing else runs, with
 --config.model.dtype=bfloat16 on 2 cores of an AMD EPYC with AVX-512 (2026-11-23, JAX 0.10.2): 28

@@ -1,6 +1,7 @@
 """configs/multi30k_regularised.py into French, begun from what multi30k_fr.py has learned.
 
-    python -m transformer_jax.main --config=configs/multi30k_fr.py:FOLDER --config.train.steps=4000
+    python -m transformer_jax.main --config=configs/multi30k_fr.py:FOLDER \\
+        --config.train.steps=4000 --workdir=runs/multi30k_fr_4000
     python -m transformer_jax.main --config=configs/multi30k_fr_regularised.py:FOLDER
 
 FOLDER as there. Stopped after 3,757 steps with optimizer.learning_rate_scale=0.3 and warmup_steps=
@@ -27,5 +28,5 @@ def get_config(folder):
     german = runpy.run_path(str(beside('multi30k_regularised.py')))['get_config'](folder)
     config.optimizer = german.optimizer
     config.train = german.train
-    config.train.init_from = 'runs/multi30k_fr'
+    config.train.init_from = 'runs/multi30k_fr_4000'
     return config

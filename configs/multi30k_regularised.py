@@ -1,6 +1,7 @@
 """R-Drop, begun from what configs/multi30k.py has learned after 4,000 steps.
 
-    python -m transformer_jax.main --config=configs/multi30k.py:FOLDER --config.train.steps=4000
+    python -m transformer_jax.main --config=configs/multi30k.py:FOLDER \\
+        --config.train.steps=4000 --workdir=runs/multi30k_4000
     python -m transformer_jax.main --config=configs/multi30k_regularised.py:FOLDER
 
 FOLDER as there. The recipe of multi30k_tok_regularised.py. Not trained yet.
@@ -16,5 +17,5 @@ def get_config(folder):
     tokenised = runpy.run_path(str(beside('multi30k_tok_regularised.py')))['get_config'](folder)
     config.optimizer = tokenised.optimizer
     config.train = tokenised.train
-    config.train.init_from = 'runs/multi30k'
+    config.train.init_from = 'runs/multi30k_4000'
     return config

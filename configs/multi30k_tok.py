@@ -3,7 +3,8 @@
     python -m transformer_jax.main --config=configs/multi30k_tok.py:FOLDER
 
 FOLDER holds multi30k_tok/ with train, val and test_2016_flickr in .en and .de: lowercased,
-normalised and tokenised by Moses, a sentence a line (github.com/multi30k/dataset, task 1).
+normalised and tokenised by Moses, a sentence a line. They are those of data/task1/tok in
+github.com/multi30k/dataset, train.lc.norm.tok.en for instance, under shorter names.
 
 The recipe of Wu et al. (2021, "Good for Misconceived Reasons", Transformer-Tiny), with batches half
 as large and a learning rate lower by the square root of that.

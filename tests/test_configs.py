@@ -47,7 +47,7 @@ def test_multi30k_into_french_is_that_into_german_but_for_the_files():
 def test_multi30k_regularised_into_french_is_that_into_german_but_for_files_and_beginning():
     german, french = load('multi30k_regularised'), load('multi30k_fr_regularised')
     assert french.data == load('multi30k_fr').data
-    assert french.train.init_from == 'runs/multi30k_fr'
+    assert french.train.init_from == 'runs/multi30k_fr_4000'
     train = dataclasses.replace(french.train, init_from=german.train.init_from)
     assert dataclasses.replace(french, data=german.data, train=train) == german
 

@@ -72,7 +72,7 @@ def test_n_best_with_scores(run_command, workdir, translator):
         '--workdir', workdir, '--n_best', 2, '--scores', stdin=TEXTS[0].encode(),
     )  # fmt: skip
     best = translator(TEXTS[0], n_best=2)
-    assert out == ''.join(f'{one.score:.4f}\t{one.text}\n' for one in best)
+    assert out == ''.join(f'1\t{one.score:.4f}\t{one.text}\n' for one in best)
 
 
 def test_bad_utf_8_names_the_line_and_keeps_the_old_output(run_command, workdir, tmp_path):

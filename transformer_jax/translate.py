@@ -36,7 +36,12 @@ def main(arguments: Sequence[str]) -> None:
         type=int,
         help='tokens to which longer lines are cut (default: of the config; 0 for no limit)',
     )
-    parser.add_argument('--n_best', type=int, default=1, help='outputs per line (default: 1)')
+    parser.add_argument(
+        '--n_best',
+        type=int,
+        default=1,
+        help='outputs per line, each after the number of its line and a tab (default: 1)',
+    )
     parser.add_argument('--scores', action='store_true', help='put score and a tab before each')
     parser.add_argument('--sample', action='store_true', help='draw outputs instead of searching')
     parser.add_argument('--temperature', type=float, default=1.0, help='of --sample (default: 1)')
@@ -78,10 +83,11 @@ def main(arguments: Sequence[str]) -> None:
         while chunk := list(itertools.islice(lines, 1 if interactive else _CHUNK)):
             progress = len(chunk) >= _BAR_FROM
             results = translator.translate(chunk, first_line=first, progress=progress, **options)
-            for outputs in results:
+            for line, outputs in enumerate(results, first):
+                number = f'{line}\t' if flags.n_best > 1 else ''
                 for found in outputs:
                     score = f'{found.score:.4f}\t' if flags.scores else ''
-                    output.write(f'{score}{found.text}')
+                    output.write(f'{number}{score}{found.text}')
             output.flush()
             first += len(chunk)
         output.commit()
