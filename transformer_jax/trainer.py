@@ -29,7 +29,6 @@ from transformer_jax.preflight import (
     Compilations,
     Program,
     abstract_state,
-    batch_rows,
     check_state,
     compile_steps,
     initial_state,
@@ -38,7 +37,7 @@ from transformer_jax.preflight import (
 from transformer_jax.preflight import report as preflight_report
 from transformer_jax.progress import progress_bar
 from transformer_jax.scoring import Scores, score
-from transformer_jax.sharding import MeshLayout, make_mesh
+from transformer_jax.sharding import MeshLayout, make_mesh, row_shards
 from transformer_jax.stopping import Stopped, StopSignals
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
@@ -264,13 +263,15 @@ class _Run:
         """Compiles all that training and its evaluations will run, and says what to expect."""
         config, plan = self.config, self.data.plan
         self._check_sets()
-        filled = max(batch_rows(config, b, self.mesh) / b.rows for b in plan.buckets)
-        if filled > 1 and config.train.accumulate_steps > 1:
+        fewest = min(bucket.rows for bucket in plan.buckets)
+        parts = config.train.accumulate_steps * row_shards(self.mesh)
+        if config.train.accumulate_steps > 1 and parts > fewest:
             _logger.warning(
-                'train.accumulate_steps=%d cuts batches into more parts than they have rows for: '
-                'empty ones make up to %.1f times the work. Lower it.',
+                'train.accumulate_steps=%d cuts batches of %d sentence pairs into %d parts, of all '
+                'devices: the empty ones are as much work as the others. Lower it.',
                 config.train.accumulate_steps,
-                filled,
+                fewest,
+                parts,
             )
         programs = compile_steps(
             config,
