@@ -33,11 +33,13 @@ from transformer_jax.preflight import (
     compile_steps,
     initial_state,
     known_speed,
+    warn_of_empty_parts,
+    warn_of_normalization,
 )
 from transformer_jax.preflight import report as preflight_report
 from transformer_jax.progress import progress_bar
 from transformer_jax.scoring import Scores, score
-from transformer_jax.sharding import MeshLayout, make_mesh, row_shards
+from transformer_jax.sharding import MeshLayout, make_mesh
 from transformer_jax.stopping import Stopped, StopSignals
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
@@ -48,7 +50,6 @@ from transformer_jax.workdir import SavedRun, Workdir
 
 _logger = logging.getLogger('transformer_jax')
 _EXAMPLES = 3  # translations kept in results.json
-_BLEU_LOST = 1.0  # by the normalisation of the vocabulary, before that is said
 
 
 def train(config: Config, workdir: str | Path) -> dict[str, Any]:
@@ -263,16 +264,7 @@ class _Run:
         """Compiles all that training and its evaluations will run, and says what to expect."""
         config, plan = self.config, self.data.plan
         self._check_sets()
-        fewest = min(bucket.rows for bucket in plan.buckets)
-        parts = config.train.accumulate_steps * row_shards(self.mesh)
-        if config.train.accumulate_steps > 1 and parts > fewest:
-            _logger.warning(
-                'train.accumulate_steps=%d cuts batches of %d sentence pairs into %d parts, of all '
-                'devices: the empty ones are as much work as the others. Lower it.',
-                config.train.accumulate_steps,
-                fewest,
-                parts,
-            )
+        warn_of_empty_parts(config, plan.buckets, self.mesh)
         programs = compile_steps(
             config,
             self.data.vocabulary.size,
@@ -295,31 +287,8 @@ class _Run:
         ):
             self.corpus_loss.check(self.state.weights, pairs, f'the {name} set')
             translator.check([source for source, _ in pairs], beam_size=beam_size)
-        self._check_normalization()
-
-    def _check_normalization(self) -> None:
-        """Warns where the vocabulary cannot write the references as they are."""
-        language, vocabulary = self.config.data.target_language, self.data.vocabulary
-        references = [target for _, target in self.data.dev]
-        written = [vocabulary.decode(ids) for ids in vocabulary.encode(references)]
-        changed = (x for x in zip(references, written, strict=True) if x[0].split() != x[1].split())
-        before, after = next(changed, ('', ''))
-        if before == after:
-            return
-        best, same = (
-            score(texts, references, target_language=language).bleu
-            for texts in (written, references)
-        )
-        if best < same - _BLEU_LOST:
-            _logger.warning(
-                'The vocabulary writes %r for %r: its normalisation changes the text that is '
-                'learned, and the best of translations has a BLEU of %.1f on dev, not %.0f. One '
-                "trained with data.normalization='identity' writes what is there.",
-                after[:60],
-                before[:60],
-                best,
-                same,
-            )
+        targets = [target for _, target in self.data.dev]
+        warn_of_normalization(self.data.vocabulary, targets, self.config.data.target_language)
 
     def _compile_evaluation(self) -> None:
         """Runs, on nothing, all that an evaluation, a log line and a checkpoint will run."""
