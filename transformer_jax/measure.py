@@ -27,7 +27,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from transformer_jax.cache import keep_compiled_programs
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
-from transformer_jax.data.feed import training_batches
+from transformer_jax.data.feed import load_tensorflow, training_batches
 from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore
 from transformer_jax.device_feed import device_batches
@@ -134,6 +134,7 @@ def input_pipeline(
     seconds: float,
 ) -> Numbers:
     """How fast the feed is, on its own, over shuffled epochs."""
+    load_tensorflow()
     feed = training_batches(store, plan, 0, segmentation=segmentation)
     next(feed)  # the first waits for tf.data to start
     pairs = batches = 0
@@ -230,6 +231,7 @@ class TrainingSpeed:
         Lengths are those of the store, also where pieces are drawn.
         """
         rows = {bucket: program.rows for bucket, program in self._programs.items()}
+        load_tensorflow()
         feed = device_batches(store, plan, rows, self._mesh, segmentation=segmentation)
         results = []
 

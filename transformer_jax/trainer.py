@@ -17,7 +17,6 @@ from transformer_jax import processes, resuming
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.data.batching import Bucket
-from transformer_jax.data.feed import load_tensorflow
 from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.device_feed import device_batches
@@ -271,7 +270,7 @@ class _Run:
             plan.buckets,
             self.mesh,
             device_memory(self.mesh.local_devices[0], self.state),
-            meanwhile=[self._compile_evaluation, load_tensorflow],
+            meanwhile=[self._compile_evaluation],
         )
         speed = known_speed(cache_folder(config.data.cache_dir), config, self.mesh)
         left = config.train.steps - self.start

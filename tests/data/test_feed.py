@@ -1,11 +1,12 @@
 import itertools
+import threading
 
 import numpy as np
 import pytest
 
 from transformer_jax.data import _tensorflow, feed
 from transformer_jax.data.batching import BatchPlan
-from transformer_jax.data.feed import thread_batches, training_batches
+from transformer_jax.data.feed import load_tensorflow, thread_batches, training_batches
 from transformer_jax.data.token_store import TokenStore, sentences_from
 
 
@@ -31,6 +32,11 @@ def plan(store):
     )
 
 
+@pytest.fixture(autouse=True)
+def _tensorflow_is_loaded():
+    load_tensorflow()
+
+
 def same(a, b):
     return all(np.array_equal(a[name], b[name]) for name in ('source', 'target'))
 
@@ -46,6 +52,29 @@ def test_both_feeds_give_the_same(store, plan, monkeypatch, at_once):
     assert len(by_thread) == plan.batches_per_epoch + 3
     assert all(same(a, b) for a, b in zip(by_thread, by_tf_data, strict=True))
     assert {x.dtype for batch in by_tf_data for x in batch.values()} == {np.dtype('int32')}
+
+
+@pytest.mark.parametrize('after', [1, 5, 1000])
+def test_a_thread_feeds_until_tensorflow_is_there(store, plan, monkeypatch, after):
+    there, by_tf_data = threading.Event(), []
+    reader = feed._reader
+
+    def late(store):
+        there.wait()
+        read = reader(store)
+        return lambda batches: (by_tf_data.append(len(batches)), read(batches))[1]
+
+    monkeypatch.setattr(feed, '_tensorflow_is_loaded', lambda: False)
+    monkeypatch.setattr(feed, '_reader', late)
+    monkeypatch.setattr(feed, '_AT_ONCE', 1)
+    batches = training_batches(store, plan, 0)
+    wanted = [*thread_batches(store, plan.epoch(0)), *thread_batches(store, plan.epoch(1))]
+    for count, expected in enumerate(wanted):
+        if count == min(after, plan.batches_per_epoch):
+            assert not by_tf_data
+            there.set()
+        assert same(next(batches), expected)
+    assert by_tf_data
 
 
 def test_batches_hold_the_sentences_of_the_plan(store, plan):

@@ -1,10 +1,12 @@
 """Batches for the training step: tf.data gathers and pads what the plan says, ahead of time.
 
-Whole batches go through tf.data, as graph operations only: a batch costs one gather a side.
+Whole batches go through tf.data, as graph operations only: a batch costs one gather a side. Until
+TensorFlow is there, a plain thread makes the same batches.
 """
 
 import contextlib
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +48,6 @@ def training_batches(
     """
     epoch, place = plan.locate(start_step)
     epochs = -(-_AT_ONCE // plan.batches_per_epoch)
-    read = _reader(store) if segmentation is None else _drawer(segmentation, held)
 
     def planned(first: int) -> list[Any]:
         """What `read` is given for each batch of the `epochs` epochs from `first` on."""
@@ -59,8 +60,23 @@ def training_batches(
                 result += [(batch, epoch, index) for index, batch in enumerate(batches)]
         return result
 
-    with ThreadPoolExecutor(1) as planner:
+    with ThreadPoolExecutor(1) as planner, ThreadPoolExecutor(1) as loader:
         batches = planned(epoch)[place:]
+        if segmentation is not None:
+            read = _drawer(segmentation, held)
+        elif _tensorflow_is_loaded():
+            read = _reader(store)
+        else:
+            # Its import takes Python for seconds, which the first steps do not wait for.
+            by_thread, taken = thread_batches(store, batches), 1
+            yield next(by_thread)
+            loading = loader.submit(_reader, store)
+            for arrays in by_thread:
+                if loading.done():
+                    break
+                yield arrays
+                taken += 1
+            batches, read = batches[taken:], loading.result()
         while True:
             epoch += epochs
             following = planner.submit(planned, epoch)  # while these are trained on
@@ -75,8 +91,12 @@ def _drawer(segmentation: SampledSegmentation, held: Held):
     return lambda places: _ahead(draw, places)
 
 
+def _tensorflow_is_loaded() -> bool:
+    return 'tensorflow' in sys.modules
+
+
 def load_tensorflow() -> None:
-    """Imports TensorFlow where it is installed, at a time that has the seconds it takes."""
+    """Imports TensorFlow where it is installed, for the first batch to come from tf.data."""
     with contextlib.suppress(ImportError):
         from transformer_jax.data._tensorflow import import_tensorflow
 
