@@ -136,7 +136,7 @@ def _search(config, flags, devices, top_k):
     params = like(converted, jax.tree.map(lambda x: x.sharding, params))
     source, numbers = array(jnp.int32, flags.rows, flags.length), array(jnp.int32, flags.rows)
     hypotheses = config.decode.beam_size if top_k is None else 1
-    start = search._start.lower(params, source, model, hypotheses)
+    start = search._start.lower(params, source, model=model, hypotheses=hypotheses)
     started = start.compile()
     found = search._search.lower(
         params,

@@ -182,10 +182,10 @@ def test_the_same_seed_draws_the_same_whatever_the_batch(translator):
 
 def test_another_seed_temperature_or_penalty_compiles_nothing(translator):
     translator(TEXTS[0], sampling=Sampling(seed=1)), translator(TEXTS[0], length_penalty=0.5)
-    before = search._search._cache_size()
+    before = search._search.jitted._cache_size()
     translator(TEXTS[0], sampling=Sampling(seed=2, temperature=1.1))
     translator(TEXTS[0], length_penalty=0.7)
-    assert search._search._cache_size() == before
+    assert search._search.jitted._cache_size() == before
 
 
 def test_the_unknown_is_never_drawn(translator):

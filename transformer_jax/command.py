@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from transformer_jax import processes
+from transformer_jax import kept_programs, processes
 from transformer_jax.config import Config, check_key
 from transformer_jax.errors import UserError, listing
 from transformer_jax.progress import STDERR, show_messages
@@ -207,6 +207,7 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
                 f'write --config={path}:{needed[0].upper()}.'
             )
         config = get_config() if argument is None else get_config(argument)
+        kept_programs.not_with_jax()
     except UserError:
         raise
     except (Exception, SystemExit) as error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer_jax import command
+from transformer_jax import command, kept_programs
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.corpora import open_corpus
 from transformer_jax.data.text_files import TextFile
@@ -118,4 +118,5 @@ def _lines(path: str, flag: str) -> list[str]:
 
 
 if __name__ == '__main__':
+    kept_programs.keep()
     command.run(main)

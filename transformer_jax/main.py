@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from transformer_jax import command, processes
+from transformer_jax import command, kept_programs, processes
 from transformer_jax.huge_pages import restart_with_huge_pages
 from transformer_jax.stopping import stop_at_once_on_sigterm
 
@@ -58,4 +58,5 @@ def report(results: dict[str, Any]) -> str:
 if __name__ == '__main__':
     restart_with_huge_pages()
     stop_at_once_on_sigterm()
+    kept_programs.keep()
     command.run(main)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from transformer_jax import kept_programs
 from transformer_jax.cache import content_digest
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
@@ -183,9 +184,15 @@ def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     Raises:
       UserError: if the mesh does not divide the model.
     """
-    _, initialise = _model_and_state(config, vocab_size, mesh)
-    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, vocab_size, mesh))
-    return jax.jit(initialise, out_shardings=shardings)(np.uint32(config.train.seed))
+    model, initialise = _model_and_state(config, vocab_size, mesh)
+    abstract = abstract_state(config, vocab_size, mesh)
+    shardings = jax.tree.map(lambda x: x.sharding, abstract)
+    jitted, seed = jax.jit(initialise, out_shardings=shardings), np.uint32(config.train.seed)
+    path = kept_programs.place('init_state', model, abstract)
+    if path is None:
+        return jitted(seed)
+    program = kept_programs.load(path) or kept_programs.compiled(path, jitted.lower(seed))
+    return program(seed)
 
 
 @contextlib.contextmanager
@@ -265,9 +272,17 @@ def compile_steps(
         }
         return step.lower(abstract, batch, numbers)
 
-    def compiled(bucket: Bucket, program: jax.stages.Lowered) -> Program:
+    def place(bucket: Bucket) -> Path | None:
+        # The numbers of a run are arguments; of `config.train` the step knows nothing else.
+        optimizer = dataclasses.replace(config.optimizer, warmup_steps=1, learning_rate_scale=1.0)
+        rows, parts = batch_rows(config, bucket, mesh), config.train.accumulate_steps
+        return kept_programs.place('train_step', model, optimizer, parts, rows, bucket, abstract)
+
+    def compiled(bucket: Bucket, program: jax.stages.Lowered | jax.stages.Compiled) -> Program:
         try:
-            program = program.compile(_COMPILER_OPTIONS.get(jax.default_backend()))
+            if isinstance(program, jax.stages.Lowered):
+                options = _COMPILER_OPTIONS.get(jax.default_backend())
+                program = kept_programs.compiled(place(bucket), program, options)
         except jax.errors.JaxRuntimeError as error:
             if not no_room(error):
                 raise
@@ -287,7 +302,8 @@ def compile_steps(
     try:
         # The largest first: if one does not fit, that is known soon. Traced here, since Python does
         # that for one at a time anyway, and meanwhile those before are compiled.
-        tasks = {pool.submit(compiled, b, lowered(b)): b for b in reversed(buckets)}
+        kept = {b: pool.submit(kept_programs.load, place(b)) for b in reversed(buckets)}
+        tasks = {pool.submit(compiled, b, kept[b].result() or lowered(b)): b for b in kept}
         # Not before: they would keep Python from the tracing, and XLA waiting for it.
         rest = [others.submit(task) for task in meanwhile]
         with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:

@@ -1,7 +1,6 @@
 """Search over sentences of token ids, in batches of similar length, on all devices of a mesh."""
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from transformer_jax.config.checks import check_types
 from transformer_jax.data.batching import round_length
 from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.errors import UserError
+from transformer_jax.kept_programs import kept_jit
 from transformer_jax.model import (
     DecodingCache,
     Transformer,
@@ -246,7 +246,8 @@ class Searcher:
         self, batch: dict[str, jax.Array], options: dict[str, Any], name: str
     ) -> Hypotheses:
         self._check_room(batch, options, name)
-        cache = _start(self.params, batch['source'], self.model, options['beam_size'])
+        start = {'model': self.model, 'hypotheses': options['beam_size']}
+        cache = _start(self.params, batch['source'], **start)
         return jax.device_get(_search(self.params, cache, **batch, **options))
 
     def _check_room(self, batch: dict[str, jax.Array], options: dict[str, Any], name: str) -> None:
@@ -257,7 +258,12 @@ class Searcher:
             return
 
         def programs() -> Iterator[jax.stages.Lowered]:
-            start = _start.lower(self.params, batch['source'], self.model, options['beam_size'])
+            start = _start.lower(
+                self.params,
+                batch['source'],
+                model=self.model,
+                hypotheses=options['beam_size'],
+            )
             yield start
             cache = jax.tree.map(
                 lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
@@ -303,14 +309,13 @@ def _rooms(rows: int, source_length: int, longest: int) -> list[int]:
 
 # Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
 # turn it around in each step of the search.
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _start(params: Any, source: jax.Array, model: Transformer, hypotheses: int) -> DecodingCache:
+@kept_jit(static_argnames=('model', 'hypotheses'))
+def _start(params: Any, source: jax.Array, *, model: Transformer, hypotheses: int) -> DecodingCache:
     """Encodes [B, S] ids."""
     return model.apply({'params': params}, source, hypotheses, method='start_decoding')
 
 
-@functools.partial(
-    jax.jit,
+@kept_jit(
     static_argnames=(
         'model',
         'eos_id',
@@ -319,7 +324,7 @@ def _start(params: Any, source: jax.Array, model: Transformer, hypotheses: int) 
         'max_extra_length',
         'n_best',
         'sampling',
-    ),
+    )
 )
 def _search(
     params: Any,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from transformer_jax import command
+from transformer_jax import command, kept_programs
 from transformer_jax.cache import cache_folder, keep_compiled_programs
 from transformer_jax.data.text_files import TextFile, decoded, without_ends
 from transformer_jax.errors import UserError, user_path
@@ -168,4 +168,5 @@ class _Output:
 
 
 if __name__ == '__main__':
+    kept_programs.keep()
     command.run(main)

@@ -13,6 +13,7 @@ from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.kept_programs import KeptJit
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.step import eval_step
@@ -22,7 +23,7 @@ _POSITIONS = 2048
 # Lengths up to here are rounded to powers of two: a shape more to compile costs more than padding.
 _COARSE = 256
 
-_eval_step = jax.jit(eval_step, static_argnames=('model', 'label_smoothing'))
+_eval_step = KeptJit(eval_step, static_argnames=('model', 'label_smoothing'))
 
 
 def perplexity(nats: float) -> float:
