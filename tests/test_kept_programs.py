@@ -76,6 +76,18 @@ def test_changed_code_is_traced_but_not_compiled_again(folder, processes, monkey
     assert processes.traced == [3, 3]
 
 
+def test_programs_that_leave_out_other_arguments_are_kept_apart(folder, monkeypatch):
+    def run(number):
+        def chosen(a, b):
+            return (a, b)[number] + 1
+
+        return float(kept_programs.KeptJit(chosen, [])(jnp.float32(1), jnp.float32(5)))
+
+    assert run(0) == 2.0
+    monkeypatch.setattr(kept_programs, '_code', lambda: 'other code')
+    assert run(1) == 6.0
+
+
 def test_code_changed_since_the_process_began_keeps_nothing(folder, monkeypatch):
     monkeypatch.setattr(kept_programs, '_begun', 0.0)
     assert kept_programs.place('power') is None

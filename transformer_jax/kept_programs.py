@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import jax
 
 _logger = logging.getLogger('transformer_jax')
-_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
+# What the names of packages begin with that make programs, or that these run.
+_PACKAGES = ('jax', 'flax', 'optax', 'numpy', 'nvidia', 'libtpu')
 _ENVIRONMENT = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
 # What jax.config says of these changes nothing that is compiled.
 _OTHER_OPTIONS = ('cache', 'logging', 'traceback', 'dump')
@@ -94,6 +95,7 @@ def compiled(
         return program.compile(options)
     # Kept by what tracing gives, which a change of code may leave as it was; `path` leads there.
     texts = [program.as_text(), str(program.in_tree), str(program.out_tree), repr(options)]
+    texts.append(_kept_arguments(program) or path.name)
     content = path.with_name(content_digest([_machine(), *texts]))
     found = _read(content)
     if found is None:
@@ -105,6 +107,14 @@ def compiled(
             return found
     _written(path, lambda: content.name.encode())
     return found
+
+
+def _kept_arguments(program: 'jax.stages.Lowered') -> str | None:
+    """Which arguments the text has, where JAX says: it leaves out those that are not used."""
+    try:
+        return repr(sorted(program._lowering.compile_args['kept_var_idx']))
+    except (AttributeError, KeyError, TypeError):
+        return None
 
 
 def _read(path: Path) -> 'jax.stages.Compiled | None':
@@ -166,11 +176,15 @@ def _listen() -> None:
 def _code() -> str | None:
     """A digest of the package; None if a file may have changed since it was read."""
     texts, package = [], Path(__file__).parent
-    for file in sorted(package.rglob('*.py')):
-        if file.stat().st_mtime >= _begun:
-            return None
-        texts += [str(file.relative_to(package)), file.read_text(encoding='utf-8')]
-    return content_digest(texts)
+    try:
+        for file in sorted(package.rglob('[!.]*.py')):
+            # Copying may set the time of modification back, but not that of the change.
+            if max(file.stat().st_mtime, file.stat().st_ctime) >= _begun:
+                return None
+            texts += [str(file.relative_to(package)), file.read_text(encoding='utf-8')]
+    except (OSError, ValueError):
+        return None
+    return content_digest(texts) if texts else None
 
 
 @functools.cache
@@ -178,7 +192,9 @@ def _machine() -> str:
     """A digest of versions, options and devices."""
     import jax
 
-    texts = [platform.python_version(), *map(importlib.metadata.version, _PACKAGES)]
+    installed = ((x.name or '', x.version) for x in importlib.metadata.distributions())
+    texts = [platform.python_version()]
+    texts += sorted({f'{name} {version}' for name, version in installed if _is_used(name)})
     texts += [os.environ.get(name, '') for name in _ENVIRONMENT]
     texts += [
         f'{name}={value!r}'
@@ -189,6 +205,10 @@ def _machine() -> str:
     texts += [f'{device.id} {device.device_kind}' for device in devices]
     texts += [devices[0].client.platform_version, *_processor()]
     return content_digest(texts)
+
+
+def _is_used(package: str) -> bool:
+    return package.lower().startswith(_PACKAGES)
 
 
 def _processor() -> list[str]:
@@ -218,6 +238,7 @@ class KeptJit:
         self.jitted = jax.jit(function, static_argnames=static_argnames)
         self._static = frozenset(static_argnames)
         self._programs: dict[tuple, jax.stages.Compiled] = {}
+        self._lowered_elsewhere = False
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -238,12 +259,15 @@ class KeptJit:
             shardings = [sharding for _, _, sharding in kinds if sharding is not None]
             devices = sorted({device.id for x in shardings for device in x.device_set})
             path = place(self.__name__, *key, devices)
-            program = load(path) or compiled(path, self.jitted.lower(*args, **kwargs))
+            # Of what was compiled elsewhere nobody knows whether JAX had it in its cache.
+            goes_to = None if self._lowered_elsewhere else path
+            program = load(path) or compiled(goes_to, self.jitted.lower(*args, **kwargs))
             self._programs[key] = program
         return program(*args, **dynamic)
 
     def lower(self, *args: Any, **kwargs: Any) -> 'jax.stages.Lowered':
         """As that of `jax.jit`."""
+        self._lowered_elsewhere = True
         return self.jitted.lower(*args, **kwargs)
 
 
