@@ -27,6 +27,16 @@ def _own_cache(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope='module')
+def programs_kept():
+    """Has a module's runs find one another's programs without tracing them, as commands do."""
+    from transformer_jax import kept_programs
+
+    kept_programs.keep()
+    yield
+    kept_programs.keep(False)
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_before():
     """A command run in this process sets up its messages: the next test is not to notice."""

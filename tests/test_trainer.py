@@ -28,6 +28,8 @@ from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import load_trained
 from transformer_jax.workdir import Workdir
 
+pytestmark = pytest.mark.usefixtures('programs_kept')
+
 
 @pytest.fixture(scope='module')
 def uninterrupted(tmp_path_factory):

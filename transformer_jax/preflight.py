@@ -421,13 +421,6 @@ class Compilations:
         before, self._before = self._before, Compilations._seen
         return self._before - before
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """A context in which nothing is counted."""
-        before = Compilations._seen
-        yield
-        self._before += Compilations._seen - before
-
 
 @functools.cache  # JAX cannot forget a listener, so there is one
 def _listen() -> None:

@@ -338,8 +338,7 @@ class _Run:
                     if last or step % config.eval_every == 0:
                         with clock.paused():
                             scores = self._evaluate(step)
-                    with self.compilations.paused():  # orbax cuts arrays to write them by parts
-                        self.checkpoints.save(self.state, scores)
+                    self.checkpoints.save(self.state, scores)
                     if why:
                         self.checkpoints.wait()
                         raise Stopped(

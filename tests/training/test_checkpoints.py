@@ -10,6 +10,7 @@ import pytest
 from transformer_jax import processes
 from transformer_jax.config import MeshConfig
 from transformer_jax.errors import UserError
+from transformer_jax.preflight import Compilations
 from transformer_jax.sharding import make_mesh, state_shardings
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.training.loss import LossSums
@@ -54,6 +55,15 @@ def test_what_is_saved_is_restored_to_the_byte(tmp_path):
     restored = Checkpoints(tmp_path / 'c').restore_latest(state(0))
     assert same(restored, state(5))
     assert jax.tree.structure(restored) == jax.tree.structure(state(5))
+
+
+def test_saving_from_many_devices_compiles_nothing_more(tmp_path):
+    saved, manager = state(5, jax.devices()), Checkpoints(tmp_path / 'c')
+    manager.prepare(saved)
+    compilations = Compilations()
+    manager.save(saved)
+    manager.close()
+    assert compilations.lap() == 0
 
 
 def test_an_empty_folder_restores_nothing(tmp_path):
