@@ -1,5 +1,6 @@
 """Every test sees eight CPU devices, strict shapes, and a cache folder of its own."""
 
+import fcntl
 import functools
 import io
 import logging
@@ -19,11 +20,18 @@ jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
 
+@pytest.fixture(scope='session')
+def shared_folder(tmp_path_factory):
+    """A folder that all workers of these tests share, and that is empty at first."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
+
+
 @pytest.fixture(scope='session', autouse=True)
-def _own_cache(tmp_path_factory):
+def _own_cache(shared_folder):
     """Keeps the tests out of the user's cache, and the user's cache out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('TRANSFORMER_JAX_CACHE', str(tmp_path_factory.mktemp('cache')))
+        patch.setenv('TRANSFORMER_JAX_CACHE', str(shared_folder / 'cache'))
         yield
 
 
@@ -63,14 +71,16 @@ def small_disk():
 
 
 @pytest.fixture(scope='session')
-def workdir(tmp_path_factory):
+def workdir(shared_folder):
     """Folder of a run that has learned enough for its outputs to differ from text to text."""
     from tiny_run import trained  # here, since it takes seconds that few tests need
 
     from transformer_jax.trainer import train
 
-    folder = tmp_path_factory.mktemp('runs') / 'trained'
-    train(trained(), folder)
+    folder = shared_folder / 'trained'
+    with (shared_folder / 'trained.lock').open('w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        train(trained(), folder)  # which it does once: then the run is finished
     return folder
 
 

@@ -16,7 +16,7 @@ def config(tmp_path):
         'def get_config():\n'
         '    config = Config().to_config_dict()\n'
         '    config.model.update(num_layers=1, d_model=16, d_ff=16, num_heads=2)\n'
-        '    config.data.update(vocab_size=50, max_length=40, tokens_per_batch=400)\n'
+        '    config.data.update(vocab_size=50, max_length=16, tokens_per_batch=160)\n'
         '    config.data.num_buckets = 2\n'
         '    return config\n'
     )

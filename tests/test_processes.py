@@ -21,6 +21,9 @@ from transformer_jax.training.checkpoints import Checkpoints
 
 # Two processes share the gradient in another order than one.
 TOLERANCE = 1e-4
+ONE_SHAPE = {'num_buckets': 1}  # which every process compiles for itself
+
+pytestmark = pytest.mark.usefixtures('programs_kept')
 
 
 @pytest.fixture(scope='module')
@@ -137,7 +140,7 @@ def test_they_go_on_with_the_run_of_one_process_and_it_with_theirs(tmp_path, alo
 
 
 def test_they_begin_from_the_weights_of_another_run(tmp_path, alone):
-    config = tiny(train={'steps': 3, 'init_from': str(alone / 'six')})
+    config = tiny(data=ONE_SHAPE, train={'steps': 3, 'init_from': str(alone / 'six')})
     train(config, tmp_path / 'one')
     workdir = tmp_path / 'two'
     with two_processes(workdir, config) as both:
@@ -147,30 +150,22 @@ def test_they_begin_from_the_weights_of_another_run(tmp_path, alone):
         assert found[key]['loss'] == pytest.approx(expected[key]['loss'], rel=TOLERANCE)
 
 
-LONG = {'steps': 100_000, 'eval_every': 99_999}
-
-
-def test_sigterm_at_one_under_slurm_stops_both_after_the_same_step(tmp_path, alone):
+def test_one_that_dies_takes_the_other_with_it_and_sigterm_at_one_stops_both(tmp_path):
     workdir = tmp_path / 'run'
-    shutil.copytree(alone / 'six', workdir)
-    with two_processes(workdir, tiny(train=LONG), by_slurm) as both:
-        wait_for_checkpoint(both, workdir, after=6)
+    config = tiny(data=ONE_SHAPE, train={'steps': 100_000, 'eval_every': 99_999})
+    with two_processes(workdir, config) as both:
+        wait_for_checkpoint(both, workdir, after=0)
+        both[1].kill()
+        assert wait(both[:1], workdir, seconds=60)[0] not in (0, RESTART_EXIT_CODE)
+    # The job goes on, here as Slurm would begin it.
+    died = Checkpoints(workdir / 'checkpoints', read_only=True).steps()[-1]
+    with two_processes(workdir, config, by_slurm) as both:
+        wait_for_checkpoint(both, workdir, after=died)
         both[1].send_signal(signal.SIGTERM)
         assert wait(both, workdir) == [RESTART_EXIT_CODE] * 2, errors(workdir)
     assert 'Stopped by SIGTERM after step' in errors(workdir)[0]
     saved = Checkpoints(workdir / 'checkpoints', read_only=True).steps()[-1]
-    assert train(tiny(train={'steps': saved + 1}), workdir)['step'] == saved + 1
-
-
-def test_one_that_dies_takes_the_other_with_it_soon_and_the_job_goes_on(tmp_path, alone):
-    workdir = tmp_path / 'run'
-    shutil.copytree(alone / 'six', workdir)
-    with two_processes(workdir, tiny(train=LONG)) as both:
-        wait_for_checkpoint(both, workdir, after=6)
-        both[1].kill()
-        assert wait(both[:1], workdir, seconds=60)[0] not in (0, RESTART_EXIT_CODE)
-    saved = Checkpoints(workdir / 'checkpoints', read_only=True).steps()[-1]
-    assert train(tiny(train={'steps': saved + 1}), workdir)['step'] == saved + 1
+    assert train(tiny(data=ONE_SHAPE, train={'steps': saved + 1}), workdir)['step'] == saved + 1
 
 
 def test_without_variables_a_process_is_on_its_own():

@@ -21,6 +21,8 @@ from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import Sampling, Translation, Translator
 from transformer_jax.workdir import Workdir
 
+pytestmark = pytest.mark.usefixtures('programs_kept')
+
 
 @pytest.mark.parametrize('mesh', [MeshConfig(1, 8, 1), MeshConfig(4, 1, 2), MeshConfig(2, 2, 2)])
 def test_any_mesh_translates_as_one_device_does(translator, mesh):

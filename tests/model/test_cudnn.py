@@ -104,7 +104,7 @@ def test_lengths_of_their_own_for_queries_and_keys():
 def test_the_model_scores_the_same_with_it(monkeypatch):
     config = ModelConfig(num_layers=2, d_model=16, d_ff=32, num_heads=2, dtype=DTYPE.dtype.name)
     model, target = Transformer(config, 11), jnp.array([[0, 6, 2, 9], [0, 3, 3, 0], [0, 0, 0, 0]])
-    params = model.init(jax.random.key(0), TOKENS, target)
+    params = jax.jit(model.init)(jax.random.key(0), TOKENS, target)
     expected = jax.jit(model.apply)(params, TOKENS, target)
     used = []
     monkeypatch.setattr(

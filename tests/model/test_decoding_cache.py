@@ -11,6 +11,12 @@ from tiny_model import SOURCE, VARIANTS, VOCAB, model
 from transformer_jax.model import reorder_hypotheses, select_sentences, with_room
 
 
+def decoding(module):
+    """Its compiled start_decoding(variables, source, hypotheses) and decode_step."""
+    start = jax.jit(functools.partial(module.apply, method='start_decoding'), static_argnums=2)
+    return start, jax.jit(functools.partial(module.apply, method='decode_step'))
+
+
 @pytest.mark.parametrize('hypotheses', [1, 3])
 @pytest.mark.parametrize('changes', VARIANTS)
 def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypotheses):
@@ -19,8 +25,7 @@ def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypoth
     rng = np.random.default_rng(2)
     inputs_RT = jnp.asarray(rng.integers(1, VOCAB, (2 * hypotheses, 5))).at[:, 0].set(0)
     expected_RTV = logits(jnp.repeat(SOURCE, hypotheses, axis=0), inputs_RT)
-    start = jax.jit(functools.partial(module.apply, method='start_decoding'), static_argnums=2)
-    step = jax.jit(functools.partial(module.apply, method='decode_step'))
+    start, step = decoding(module)
     cache = with_room(start(variables, SOURCE, hypotheses), 7)
     assert cache.self_attention[0].value.shape == (2, 2, 7 * hypotheses, config.value_size)
     # The source is not copied for each hypothesis.
@@ -32,23 +37,24 @@ def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypoth
 
 def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
     module, variables, logits = model()
-    step = jax.jit(functools.partial(module.apply, method='decode_step'))
+    start, step = decoding(module)
+    make_room, reorder = jax.jit(with_room, static_argnums=1), jax.jit(reorder_hypotheses)
     inputs_BKT = np.random.default_rng(2).integers(1, VOCAB, (2, 3, 4))
     inputs_BKT[:, :, 0] = 0
     # After two tokens the places are taken by the hypotheses 2, 0, 0 and 1, 1, 2.
     origins_BK = jnp.array([[2, 0, 0], [1, 1, 2]])
-    cache = with_room(module.apply(variables, SOURCE, 3, method='start_decoding'), 2)
+    cache = make_room(start(variables, SOURCE, 3), 2)
     for position in range(2):
         tokens_R = inputs_BKT[:, :, position].reshape(-1)
         _, cache = step(variables, tokens_R, jnp.int32(position), cache)
-    cache = with_room(reorder_hypotheses(cache, origins_BK), 4)
+    cache = make_room(reorder(cache, origins_BK), 4)
     before_BKT = np.take_along_axis(inputs_BKT[..., :2], origins_BK[..., None], axis=1)
     whole_RT = np.concatenate([before_BKT, inputs_BKT[..., 2:]], axis=2).reshape(6, 4)
     expected_RTV = logits(jnp.repeat(SOURCE, 3, axis=0), whole_RT)
     for position in (2, 3):
         logits_RV, cache = step(variables, whole_RT[:, position], jnp.int32(position), cache)
         np.testing.assert_allclose(logits_RV, expected_RTV[:, position], atol=1e-5)
-    alone = with_room(select_sentences(cache, jnp.array([1])), 5)
+    alone = make_room(jax.jit(select_sentences)(cache, jnp.array([1])), 5)
     for after, before in zip(jax.tree.leaves(alone), jax.tree.leaves(cache), strict=True):
         assert after.shape[0] == 1
         seen = tuple(slice(size) for size in before.shape[1:])
@@ -58,14 +64,14 @@ def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
 def test_decoding_beyond_the_learned_positions_is_an_error():
     # A step knows its position only when it runs, so the room asked for is what can be refused.
     module, variables, _ = model(positions='learned')
-    cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 17)
+    cache = with_room(decoding(module)[0](variables, SOURCE, 1), 17)
     with pytest.raises(ValueError, match=r'17 positions are more than the 16 .*max_positions'):
         module.apply(variables, jnp.zeros(2, int), jnp.int32(0), cache, method='decode_step')
 
 
 def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
     module, variables, _ = model()
-    cache = module.apply(variables, SOURCE, 2, method='start_decoding')
+    cache = decoding(module)[0](variables, SOURCE, 2)
     rows = 2 * len(SOURCE)
     with pytest.raises(ValueError, match=r'no room: make some by with_room\(cache, length\)'):
         module.apply(variables, jnp.zeros(rows, int), 0, cache, method='decode_step')
@@ -76,14 +82,14 @@ def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
 
 def test_room_is_not_taken_away():
     module, variables, _ = model()
-    cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 3)
+    cache = with_room(decoding(module)[0](variables, SOURCE, 1), 3)
     with pytest.raises(ValueError, match=r'length=2 must be at least the room there is, 3\.'):
         with_room(cache, 2)
 
 
 def test_a_position_beyond_the_room_of_the_cache_gives_no_logits():
     module, variables, _ = model()
-    cache = with_room(module.apply(variables, SOURCE, 1, method='start_decoding'), 3)
+    cache = with_room(decoding(module)[0](variables, SOURCE, 1), 3)
     step = jax.jit(functools.partial(module.apply, variables, method='decode_step'))
     tokens = jnp.zeros(len(SOURCE), int)
     assert np.isfinite(step(tokens, 2, cache)[0]).all()

@@ -248,9 +248,14 @@ def test_float32_has_derivatives_in_both_directions():
     def total(variables):
         return jnp.sum(jnp.sin(module.apply(variables, SOURCE, TARGET)))
 
-    _, forward = jax.jvp(total, (variables,), (variables,))
-    along = jax.tree.map(jnp.vdot, jax.grad(total)(variables), variables)
-    assert float(forward) == pytest.approx(float(sum(jax.tree.leaves(along))), rel=1e-4)
+    @jax.jit
+    def along_themselves(variables):
+        forward = jax.jvp(total, (variables,), (variables,))[1]
+        backward = jax.tree.map(jnp.vdot, jax.grad(total)(variables), variables)
+        return forward, sum(jax.tree.leaves(backward))
+
+    forward, backward = along_themselves(variables)
+    assert float(forward) == pytest.approx(float(backward), rel=1e-4)
 
 
 def test_initial_logits_are_sane():

@@ -62,7 +62,7 @@ def test_the_gradients_are_those_of_the_formula():
         return jnp.sum(loss * real), jnp.sum(nll * real)
 
     def gradient(sums):
-        return jax.grad(lambda x: 3.0 * sums(x)[0] + 0.5 * sums(x)[1])(logits)
+        return jax.jit(jax.grad(lambda x: 3.0 * sums(x)[0] + 0.5 * sums(x)[1]))(logits)
 
     found = gradient(lambda x: label_smoothed_loss(x, targets, 0.2))
     np.testing.assert_allclose(found, gradient(formula), atol=1e-6)
@@ -94,7 +94,7 @@ def test_the_gradient_of_the_divergence_is_that_of_its_formula():
         return jnp.sum(terms * (targets != 0)[..., None]) / 2
 
     found, wanted = (
-        jax.value_and_grad(lambda x, f=f: 3.0 * f(x))(logits)
+        jax.jit(jax.value_and_grad(lambda x, f=f: 3.0 * f(x)))(logits)
         for f in (lambda x: symmetric_divergence(x, targets), formula)
     )
     assert float(found[0]) == pytest.approx(float(wanted[0]), rel=1e-5)

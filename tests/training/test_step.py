@@ -96,7 +96,9 @@ def test_the_window_sums_loss_and_tokens(state):
 
 
 def test_eval_has_no_dropout_and_the_loss_of_training(state):
-    sums = eval_step(state.params, BATCH, model=model(0.9), label_smoothing=0.1)
+    sums = jax.jit(functools.partial(eval_step, model=model(0.9), label_smoothing=0.1))(
+        state.params, BATCH
+    )
     assert float(sums.loss) == pytest.approx(float(step()(state, BATCH).window.sums.loss), rel=1e-5)
 
 
