@@ -18,13 +18,17 @@ from transformer_jax.cache import keep_compiled_programs
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Where this process, as if it were a command, keeps programs."""
-    before = jax.config.jax_compilation_cache_dir
+    least = 'jax_persistent_cache_min_compile_time_secs'
+    before = {x: getattr(jax.config, x) for x in ('jax_compilation_cache_dir', least)}
     keep_compiled_programs(tmp_path)
+    # What takes the compiler long, JAX would keep, and the next test would find it there.
+    jax.config.update(least, 1e9)
     monkeypatch.setattr(kept_programs, '_keeping', True)
     monkeypatch.setattr(kept_programs, '_begun', time.time() + 1e6)
     kept_programs._code.cache_clear()
     yield tmp_path / 'programs'
-    jax.config.update('jax_compilation_cache_dir', before)
+    for name, value in before.items():
+        jax.config.update(name, value)
     monkeypatch.undo()
     kept_programs._code.cache_clear()
 
