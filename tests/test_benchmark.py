@@ -25,7 +25,7 @@ def config(tmp_path):
 
 def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
-    monkeypatch.setattr(benchmark, '_ROWS', (1, 16))
+    monkeypatch.setattr(benchmark, '_ROWS', (1, 8))
     benchmark.main([config, '--synthetic=300', f'--json={tmp_path}/out.json'])
     out = capsys.readouterr().out
     figures = json.loads((tmp_path / 'out.json').read_text())
@@ -46,7 +46,7 @@ def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkey
     assert 0 <= figures['train']['mix']['waiting_share'] <= 1
     assert figures['train']['peak_memory']['bytes'] > 10**8
     decoded = [(d['beam_size'], d['max_rows']) for d in figures['decode']['throughput']]
-    assert decoded == [(1, 1), (1, 16), (4, 1), (4, 16)]
+    assert decoded == [(1, 1), (1, 8), (4, 1), (4, 8)]
     for found in figures['decode']['latency']:
         assert 0 < found['median_seconds'] <= found['p95_seconds']
 

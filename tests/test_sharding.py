@@ -52,8 +52,9 @@ def batches(count):
         yield dict(zip(('source', 'target'), tokens.astype(np.int32), strict=True))
 
 
-def jitted_step(mesh, model=MODEL, **options):
-    """The step and the first state, laid on `mesh`."""
+@functools.cache
+def compiled_step(mesh, model=MODEL, **options):
+    """The step, and what makes the first state, laid on `mesh`."""
     transformer = Transformer(model, VOCAB_SIZE, MeshLayout(mesh))
     initialise = functools.partial(init_state, transformer, OPTIMIZER, 0)
     shardings = state_shardings(jax.eval_shape(initialise), mesh)
@@ -64,12 +65,14 @@ def jitted_step(mesh, model=MODEL, **options):
         out_shardings=shardings,
         donate_argnums=0,
     )
-    return step, jax.jit(initialise, out_shardings=shardings)()
+    first_state = jax.jit(initialise, out_shardings=shardings)
+    batch = shard_whole_batch(next(batches(1)), mesh)
+    return step.lower(first_state(), batch).compile(), first_state
 
 
 def losses(mesh, steps=20, **options):
-    step, state = jitted_step(mesh, **options)
-    sums = []
+    step, first_state = compiled_step(mesh, **options)
+    state, sums = first_state(), []
     for batch in batches(steps):
         state = step(state, shard_whole_batch(batch, mesh))
         sums.append(float(state.window.sums.loss))
@@ -100,9 +103,9 @@ def test_accumulating_on_a_mesh_is_accumulating_on_one_device():
 
 
 def collectives(mesh):
-    step, state = jitted_step(mesh)
-    text = step.lower(state, shard_whole_batch(next(batches(1)), mesh)).compile().as_text()
-    parameters = sum(x.nbytes for x in jax.tree.leaves(state.params))
+    step, first_state = compiled_step(mesh)
+    text = step.as_text()
+    parameters = sum(x.nbytes for x in jax.tree.leaves(first_state().params))
     return text, collective_bytes(text), parameters
 
 
@@ -135,7 +138,7 @@ def test_logits_are_never_gathered():
 
 
 def test_fsdp_divides_parameters_and_both_moments():
-    _, state = jitted_step(make_mesh(MESHES['1 x 8 x 1']))
+    state = compiled_step(make_mesh(MESHES['1 x 8 x 1']))[1]()
     matrices = [x for x in jax.tree.leaves((state.params, state.opt_state)) if x.ndim > 1]
     assert len(matrices) == 3 * len([x for x in jax.tree.leaves(state.params) if x.ndim > 1])
     assert all(x.addressable_shards[0].data.size == x.size // 8 for x in matrices)

@@ -29,6 +29,7 @@ from transformer_jax.translator import load_trained
 from transformer_jax.workdir import Workdir
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
+ONE_SHAPE = {'num_buckets': 1}  # for models that no other test compiles
 
 
 @pytest.fixture(scope='module')
@@ -68,7 +69,7 @@ def test_stopped_twice_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_p
 def test_all_regularisation_resumes_to_the_byte_as_well(tmp_path, monkeypatch):
     config = tiny(
         model={'attention_dropout_rate': 0.1, 'activation_dropout_rate': 0.1},
-        data={'subword_sampling': 0.1},
+        data=ONE_SHAPE | {'subword_sampling': 0.1},
         optimizer={'r_drop': 5.0, 'ema_decay': 0.9, 'weight_decay': 0.1},
     )
     train(config, tmp_path / 'whole')
@@ -192,7 +193,7 @@ def test_a_signal_during_the_last_step_leaves_the_scoring_to_the_next_start(tmp_
 
 def test_a_run_begins_with_the_weights_and_the_vocabulary_of_another(uninterrupted, tmp_path):
     config = tiny(
-        data={'train_size': 300},  # whose own vocabulary would be another
+        data=ONE_SHAPE | {'train_size': 300},  # whose own vocabulary would be another
         optimizer={'learning_rate_scale': 1e-9},
         train={'steps': 2, 'init_from': str(uninterrupted)},
         mesh={'fsdp': 2},
@@ -210,7 +211,8 @@ def test_a_run_begun_from_another_resumes_to_the_byte_without_it(
     uninterrupted, tmp_path, monkeypatch
 ):
     origin = shutil.copytree(uninterrupted, tmp_path / 'origin')
-    config = tiny(optimizer={'ema_decay': 0.9}, train={'init_from': str(origin)})
+    train_options = {'init_from': str(origin)}
+    config = tiny(data=ONE_SHAPE, optimizer={'ema_decay': 0.9}, train=train_options)
     train(config, tmp_path / 'whole')
     for batch in (2, 9):  # before the first checkpoint, and between two
         stop_at(monkeypatch, batch)
@@ -263,7 +265,7 @@ def test_a_vocabulary_that_cannot_write_the_references_is_said(tmp_path, caplog)
         'train_size': 1,
         'vocab_size': 300,
     }
-    train(tiny(data=data, train={'steps': 1}), tmp_path / 'run')
+    train(tiny(data=ONE_SHAPE | data, train={'steps': 1}), tmp_path / 'run')
     assert re.search(r"writes '你好,世界 \d+!' for '你好，世界 \d+！': its", caplog.text)
     assert re.search(r'a BLEU of \d\d\.\d on dev, not 100\. One trained with data\.', caplog.text)
 
@@ -464,7 +466,7 @@ def test_a_test_set_that_cannot_be_scored_is_refused_before_training(tmp_path, m
 
 
 def test_parts_of_batches_that_are_empty_are_said(tmp_path, caplog):
-    config = tiny(train={'steps': 1, 'accumulate_steps': 16})
+    config = tiny(data=ONE_SHAPE, train={'steps': 1, 'accumulate_steps': 16})
     train(config, tmp_path)
     assert re.search(
         r'train\.accumulate_steps=16 cuts batches of \d+ .* into 128 parts', caplog.text

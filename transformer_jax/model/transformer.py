@@ -1,5 +1,6 @@
 """The whole Transformer (paper, figure 1)."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -368,6 +369,7 @@ def in_compute_dtype(config: ModelConfig, params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(convert, params)
 
 
+@functools.cache
 def parameter_count(config: ModelConfig, vocab_size: int) -> int:
     """Parameters of a model, counted on the model itself without making them."""
     tokens = jnp.zeros((1, 1), jnp.int32)
