@@ -23,7 +23,6 @@ from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
 from transformer_jax.stopping import Stopped
 from transformer_jax.trainer import train
-from transformer_jax.training import checkpoints
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import load_trained
 from transformer_jax.workdir import Workdir
@@ -477,20 +476,6 @@ def test_a_state_that_goes_on_is_alone_in_memory(uninterrupted, tmp_path, monkey
     shutil.copytree(uninterrupted, tmp_path / 'run')
     monkeypatch.setattr(trainer, 'initial_state', None)
     assert train(tiny(train={'steps': 15}), tmp_path / 'run')['step'] == 15
-
-
-def test_all_of_a_checkpoint_is_compiled_before_the_first(tmp_path, monkeypatch):
-    seen = []
-    save = Checkpoints.save
-
-    def counting(self, *args):
-        before = checkpoints._checksums_on_devices._cache_size()
-        save(self, *args)
-        seen.append(checkpoints._checksums_on_devices._cache_size() - before)
-
-    monkeypatch.setattr(Checkpoints, 'save', counting)
-    train(tiny(), tmp_path)
-    assert set(seen) == {0}
 
 
 def test_a_window_without_a_step_has_no_loss(tmp_path):
