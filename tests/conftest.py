@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import resource
+import shutil
 import sys
 from importlib.metadata import version
 
@@ -76,17 +77,38 @@ def small_disk():
 
 
 @pytest.fixture(scope='session')
-def workdir(shared_folder):
+def run_of(shared_folder):
+    """Called with a name and a config, it returns the folder of their run, which one worker trains.
+
+    The others share it: whoever is to write to it, or to hold its lock, takes a copy.
+    """
+    from transformer_jax.trainer import train  # here, since it takes seconds that few tests need
+
+    def once(name, config):
+        folder = shared_folder / name
+        with (shared_folder / f'{name}.lock').open('w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            train(config, folder)  # a finished run is left as it is
+        return folder
+
+    return once
+
+
+@pytest.fixture(scope='session')
+def workdir(run_of):
     """Folder of a run that has learned enough for its outputs to differ from text to text."""
-    from tiny_run import trained  # here, since it takes seconds that few tests need
+    from tiny_run import trained
 
-    from transformer_jax.trainer import train
+    return run_of('trained', trained())
 
-    folder = shared_folder / 'trained'
-    with (shared_folder / 'trained.lock').open('w') as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        train(trained(), folder)  # which it does once: then the run is finished
-    return folder
+
+@pytest.fixture(scope='module')
+def uninterrupted(run_of, tmp_path_factory):
+    """Folder, the module's own, of a run of `tiny` that was never stopped."""
+    from tiny_run import tiny
+
+    folder = tmp_path_factory.mktemp('uninterrupted')
+    return shutil.copytree(run_of('tiny', tiny()), folder, dirs_exist_ok=True)
 
 
 @pytest.fixture(scope='session')

@@ -27,12 +27,10 @@ pytestmark = pytest.mark.usefixtures('programs_kept')
 
 
 @pytest.fixture(scope='module')
-def alone(tmp_path_factory):
-    """One process with eight devices: stopped after 6 steps, and gone on to 12."""
-    folder = tmp_path_factory.mktemp('alone')
-    train(tiny(train={'steps': 6}), folder / 'six')
-    shutil.copytree(folder / 'six', folder / 'twelve')
-    train(tiny(), folder / 'twelve')
+def six_steps(tmp_path_factory):
+    """Folder of a run of one process with eight devices, half as long as `uninterrupted`."""
+    folder = tmp_path_factory.mktemp('six_steps')
+    train(tiny(train={'steps': 6}), folder)
     return folder
 
 
@@ -116,20 +114,21 @@ def logged(workdir):
     }
 
 
-def test_they_go_on_with_the_run_of_one_process_and_it_with_theirs(tmp_path, alone):
-    workdir = tmp_path / 'run'
-    shutil.copytree(alone / 'six', workdir)
+def test_they_go_on_with_the_run_of_one_process_and_it_with_theirs(
+    tmp_path, six_steps, uninterrupted
+):
+    workdir = shutil.copytree(six_steps, tmp_path / 'run')
     with two_processes(workdir, tiny(train={'steps': 9})) as both:
         assert wait(both, workdir) == [0, 0], errors(workdir)
     assert Checkpoints(workdir / 'checkpoints', read_only=True).steps()[-1] == 9
     train(tiny(), workdir)
 
-    found, expected = logged(workdir), logged(alone / 'twelve')
+    found, expected = logged(workdir), logged(uninterrupted)
     for key in (('train', 12), ('dev', 12)):
         assert found[key]['loss'] == pytest.approx(expected[key]['loss'], rel=TOLERANCE)
         assert found[key].get('target_tokens') == expected[key].get('target_tokens')
     for name, state in remembered(workdir)[1].items():
-        theirs = remembered(alone / 'twelve')[1][name]
+        theirs = remembered(uninterrupted)[1][name]
         if len(state) > 4:  # not counters, which are equal
             np.testing.assert_allclose(
                 np.frombuffer(state, np.float32), np.frombuffer(theirs, np.float32), atol=1e-3
@@ -139,8 +138,8 @@ def test_they_go_on_with_the_run_of_one_process_and_it_with_theirs(tmp_path, alo
     assert workdir.with_suffix('.out1').read_text().count('BLEU') == 0
 
 
-def test_they_begin_from_the_weights_of_another_run(tmp_path, alone):
-    config = tiny(data=ONE_SHAPE, train={'steps': 3, 'init_from': str(alone / 'six')})
+def test_they_begin_from_the_weights_of_another_run(tmp_path, six_steps):
+    config = tiny(data=ONE_SHAPE, train={'steps': 3, 'init_from': str(six_steps)})
     train(config, tmp_path / 'one')
     workdir = tmp_path / 'two'
     with two_processes(workdir, config) as both:

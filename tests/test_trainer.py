@@ -1,7 +1,6 @@
 """Promises 5 and 7: a run that was stopped ends with the same bytes as one that was not."""
 
 import dataclasses
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,6 @@ from tiny_run import config_file, on_devices, remembered, tiny
 
 from transformer_jax import device_feed, memory, trainer
 from transformer_jax.data.prepare import prepare
-from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
@@ -29,13 +27,6 @@ from transformer_jax.workdir import Workdir
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 ONE_SHAPE = {'num_buckets': 1}  # for models that no other test compiles
-
-
-@pytest.fixture(scope='module')
-def uninterrupted(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp('uninterrupted')
-    train(tiny(), workdir)
-    return workdir
 
 
 def stop_at(monkeypatch, batch):
@@ -223,31 +214,11 @@ def test_a_run_begun_from_another_resumes_to_the_byte_without_it(
     assert remembered(tmp_path / 'stopped') == remembered(tmp_path / 'whole')
 
 
-def test_an_origin_comes_too_late_for_a_run_that_has_begun(uninterrupted, tmp_path):
-    shutil.copytree(uninterrupted, tmp_path / 'run')
-    config = tiny(train={'steps': 20, 'init_from': str(uninterrupted)})
-    with pytest.raises(UserError, match=r"init_from='.*' comes too late for the run in workdir="):
-        train(config, tmp_path / 'run')
-
-
-def test_the_origin_that_a_run_has_had_stays_on_record(uninterrupted, tmp_path):
-    train(tiny(train={'steps': 2, 'init_from': str(uninterrupted)}), tmp_path)
-    train(tiny(train={'steps': 4, 'init_from': 'elsewhere'}), tmp_path)
-    assert Workdir(tmp_path).read_run().config.train.init_from == str(uninterrupted)
-
-
 def test_fewer_steps_than_there_are_do_not_shorten_a_run(uninterrupted, tmp_path, caplog):
     shutil.copytree(uninterrupted, tmp_path / 'run')
     steps = tiny().train.steps
     assert train(tiny(train={'steps': steps - 1}), tmp_path / 'run')['step'] == steps
     assert f'The run has {steps} steps already, more than train.steps={steps - 1}' in caplog.text
-
-
-def test_a_vocabulary_that_has_been_exchanged_is_named(uninterrupted, tmp_path):
-    run = Workdir(shutil.copytree(uninterrupted, tmp_path / 'run'))
-    Vocabulary.train(['another text'] * 9, size=280).save(run.vocabulary)
-    with pytest.raises(UserError, match=r'is not the vocabulary that the run beside it has'):
-        train(tiny(train={'steps': 20}), run.path)
 
 
 def test_a_vocabulary_that_cannot_write_the_references_is_said(tmp_path, caplog):
@@ -276,22 +247,6 @@ def test_a_model_whose_state_does_not_fit_is_refused_before_it_is_made(tmp_path,
         train(tiny(), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ('folder', 'd_ff', 'sentence'),
-    [
-        ('', 64, r"init_from='.*' holds the weights of another model .*model.d_ff: 64 against 32"),
-        ('checkpoints', 32, r"init_from='.*/checkpoints' holds no trained model"),
-    ],
-)
-def test_weights_that_are_missing_or_do_not_fit_are_refused(
-    uninterrupted, tmp_path, folder, d_ff, sentence
-):
-    config = tiny(model={'d_ff': d_ff}, train={'init_from': str(uninterrupted / folder)})
-    with pytest.raises(UserError, match=sentence):
-        train(config, tmp_path / 'run')
-    assert not (tmp_path / 'run').exists()
-
-
 def test_a_damaged_checkpoint_is_put_aside_and_made_again(uninterrupted, tmp_path):
     train(tiny(train={'steps': 9}), tmp_path)
     for file in (tmp_path / 'checkpoints' / '9').rglob('*'):
@@ -300,72 +255,6 @@ def test_a_damaged_checkpoint_is_put_aside_and_made_again(uninterrupted, tmp_pat
     train(tiny(), tmp_path)
     assert remembered(tmp_path)[1] == remembered(uninterrupted)[1]
     assert (tmp_path / 'checkpoints.damaged' / '9').is_dir()
-
-
-def files(folder):
-    """When each was written to; folders are there or not."""
-    return {p: p.is_file() and p.stat().st_mtime_ns for p in folder.rglob('*') if p.name != 'lock'}
-
-
-def refused(workdir, sentence):
-    """That a run is, and leaves its folder as it is."""
-    before = files(workdir)
-    with pytest.raises(UserError, match=sentence):
-        train(tiny(train={'steps': 20}), workdir)
-    assert files(workdir) == before
-
-
-def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(uninterrupted, tmp_path):
-    run = shutil.copytree(uninterrupted, tmp_path / 'run')
-    shutil.rmtree(run / 'checkpoints')
-    refused(run, r'has metrics of 12 steps but no checkpoint any more: restore')
-
-
-def test_a_run_that_was_to_have_no_checkpoint_yet_may_have_them_more_often(
-    uninterrupted, tmp_path, monkeypatch
-):
-    class BegunError(Exception):
-        pass
-
-    def begin(*_, **__):
-        raise BegunError
-
-    run = shutil.copytree(uninterrupted, tmp_path / 'run')
-    shutil.rmtree(run / 'checkpoints')
-    saved = json.loads((run / 'config.json').read_text())
-    saved['config']['train'].update(checkpoint_every=1000, eval_every=1000)
-    (run / 'config.json').write_text(json.dumps(saved))
-    monkeypatch.setattr(trainer, 'MetricsWriter', begin)
-    with pytest.raises(BegunError):
-        train(tiny(train={'steps': 20}), run)
-
-
-def test_another_vocabulary_is_refused(uninterrupted, tmp_path):
-    path = tmp_path / 'other.model'
-    Vocabulary.train(['the cat', 'le chat'], size=270).save(path)
-    with pytest.raises(UserError, match=r"data\.vocabulary='.*' is not the vocabulary that the"):
-        train(tiny(train={'steps': 20}, data={'vocabulary': str(path)}), uninterrupted)
-
-
-def test_checkpoints_without_a_config_are_not_touched(uninterrupted, tmp_path):
-    run = shutil.copytree(uninterrupted, tmp_path / 'run')
-    (run / 'config.json').unlink()
-    refused(run, r'holds checkpoints but no config\.json')
-
-
-def test_another_config_is_refused_and_named(uninterrupted):
-    before = (uninterrupted / 'config.json').read_text()
-    with pytest.raises(UserError, match=r'model\.d_ff: 64 against 32'):
-        train(tiny(model={'d_ff': 64}), uninterrupted)
-    assert (uninterrupted / 'config.json').read_text() == before
-
-
-def test_other_data_are_refused(tmp_path, uninterrupted):
-    run = shutil.copytree(uninterrupted, tmp_path / 'run')
-    saved = json.loads((run / 'config.json').read_text())
-    saved['data_fingerprint'] = 'that of other data'
-    (run / 'config.json').write_text(json.dumps(saved))
-    refused(run, 'belongs to other data')
 
 
 def test_nothing_is_compiled_once_training_has_begun(uninterrupted):
@@ -499,20 +388,6 @@ def test_steps_skipped_before_do_not_stop_a_run_that_is_to_skip_no_more(tmp_path
     config = tiny(optimizer=hot, train={'log_every': 100})
     with pytest.raises(UserError, match=f'of step {begun + 1} was not finite'):
         train(config, tmp_path)
-
-
-def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, tmp_path):
-    def config(origin, steps):
-        return tiny(train={'init_from': str(origin), 'steps': steps})
-
-    train(config(uninterrupted, 6), tmp_path)
-    assert train(config(tmp_path / 'gone', 9), tmp_path)['step'] == 9
-
-
-def test_metrics_out_of_reach_are_said(tmp_path):
-    (tmp_path / 'metrics.jsonl').mkdir()
-    with pytest.raises(UserError, match=r'has a metrics\.jsonl that cannot be read \(Is a dir'):
-        train(tiny(), tmp_path)
 
 
 def test_a_mesh_that_does_not_fit_leaves_the_folder_to_the_next_try(tmp_path):
