@@ -4,8 +4,9 @@
 #   bash launch/benchmark.sh [FOLDER [ARGUMENTS]]     e.g. figures --config.mesh.fsdp=2
 #   The figures go to standard output and, as JSON, into FOLDER (default: figures).
 #   EXTRAS=cuda or EXTRAS=tpu installs JAX for that device; with cuda, training is measured once more
-#   with cuDNN's attention, with it and products that are not put together, and with Triton's
-#   products: each may or may not be faster
+#   with kernels that XLA may choose by trying them, with Triton's among these for all products, with
+#   cuDNN's attention, and with it and products that are not put together: each may or may not be
+#   faster
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 . "$(dirname "$0")/environment.sh"
@@ -33,12 +34,14 @@ done
 case ",${EXTRAS:-}," in
     *,cuda,* | *,cuda12,*)
         for config in base big; do
+            tuned=(--parts=train --config.train.deterministic=False)
+            measure "$config-tuned" "$config" "${tuned[@]}" "$@"
+            XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_triton_gemm_any=true" \
+                measure "$config-triton" "$config" "${tuned[@]}" "$@"
             cudnn=(--parts=train --config.model.attention_implementation=cudnn)
             measure "$config-cudnn" "$config" "${cudnn[@]}" "$@"
-            XLA_FLAGS="$XLA_FLAGS --xla_gpu_dot_merger_threshold_mb=0" \
+            XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_dot_merger_threshold_mb=0" \
                 measure "$config-cudnn-apart" "$config" "${cudnn[@]}" "$@"
-            XLA_FLAGS="$XLA_FLAGS --xla_gpu_triton_gemm_any=true" \
-                measure "$config-triton" "$config" --parts=train "$@"
         done
         ;;
 esac

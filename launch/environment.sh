@@ -5,8 +5,7 @@
 #   VENV         its folder (default: .venv-VERSION in the checkout, one for each Python version)
 #   READY_PYTHON an interpreter that has the package already: nothing is made or installed then
 #   environment EXTRAS    installs the package with these extras, e.g. "test"; again only if
-#                         pyproject.toml has changed since; sets VENV_PYTHON, the interpreter to use,
-#                         and with "cuda" or "cuda12" among the extras XLA_FLAGS
+#                         pyproject.toml has changed since; sets VENV_PYTHON, the interpreter to use
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -14,12 +13,6 @@ say() { printf '== %s\n' "$*"; }
 
 environment() {
     local extras="$1" python="${PYTHON:-python3}" version stamp wanted
-    case ",$extras," in
-        # Work goes on while GPUs exchange gradients. Flags of your own come after it and win.
-        *,cuda,* | *,cuda12,*)
-            export XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=true ${XLA_FLAGS:-}"
-            ;;
-    esac
     if [ -n "${READY_PYTHON:-}" ]; then
         VENV_PYTHON="$READY_PYTHON"
         return

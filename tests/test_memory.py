@@ -91,6 +91,17 @@ def test_the_memory_of_a_cpu_device_is_its_share_of_what_is_free(monkeypatch):
     assert device_memory(jax.devices()[0], held) == 1_100  # of two arrays one is there
 
 
+class Gpu:
+    platform = 'gpu'
+
+    def memory_stats(self):
+        return {'bytes_limit': 8_000, 'bytes_in_use': 3_000}
+
+
+def test_the_memory_of_an_accelerator_is_what_is_left_of_its_limit():
+    assert device_memory(Gpu()) == 5_000
+
+
 def test_sizes_are_said_in_the_unit_that_suits():
     assert in_units(3 << 19) == '1.50 MiB'
     assert in_units(3 << 29) == '1.50 GiB'

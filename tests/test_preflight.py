@@ -13,6 +13,7 @@ from transformer_jax.preflight import (
     Compilations,
     batch_rows,
     compile_steps,
+    compiler_options,
     initial_state,
     known_speed,
     remember_speed,
@@ -102,12 +103,27 @@ def test_another_learning_rate_is_another_run_of_the_same_programs(programs, mes
 
 
 def test_xla_knows_what_it_is_asked_for_on_gpus():
-    (options,) = preflight._COMPILER_OPTIONS.values()
+    options = compiler_options('gpu', deterministic=True)
+    assert options['xla_gpu_exclude_nondeterministic_ops']
     jax.jit(lambda x: x + 1).lower(1.0).compile(options)
 
 
-def test_the_options_of_the_backend_reach_xla(mesh, monkeypatch):
-    monkeypatch.setattr(preflight, '_COMPILER_OPTIONS', {'cpu': {'xla_no_such_option': 1}})
+def test_a_run_may_do_without_a_fixed_order_of_sums():
+    options = compiler_options('gpu', deterministic=False)
+    assert options == {'xla_gpu_enable_latency_hiding_scheduler': True}
+
+
+def test_flags_of_the_user_win(monkeypatch):
+    monkeypatch.setenv('XLA_FLAGS', '--xla_gpu_enable_latency_hiding_scheduler=false')
+    assert compiler_options('gpu', deterministic=False) == {}
+
+
+def test_other_backends_are_asked_for_nothing():
+    assert compiler_options('cpu', deterministic=True) == {}
+
+
+def test_the_options_reach_xla(mesh, monkeypatch):
+    monkeypatch.setattr(preflight, 'compiler_options', lambda *_: {'xla_no_such_option': 1})
     with pytest.raises(jax.errors.JaxRuntimeError, match='xla_no_such_option'):
         compile_steps(CONFIG, 400, PLAN.buckets[:1], mesh)
 

@@ -1,6 +1,7 @@
 """Two processes of four devices are one process of eight."""
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 from tiny_run import config_file, on_devices, remembered, tiny
@@ -183,6 +185,16 @@ def test_slurm_tpu_pods_and_variables_are_recognised():
         'process_id': 1,
         'cluster_detection_method': 'deactivate',
     }
+
+
+def test_none_waits_for_kernels_that_another_has_in_its_cache(monkeypatch):
+    monkeypatch.setenv('XLA_FLAGS', '--mine=1')
+    for name, value in by_variables(0, 1).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(jax.config, 'update', lambda *_: None)
+    monkeypatch.setattr(jax.distributed, 'initialize', lambda **_: None)
+    processes.join()
+    assert os.environ['XLA_FLAGS'] == '--mine=1 --xla_gpu_shard_autotuning=false'
 
 
 @pytest.mark.parametrize(

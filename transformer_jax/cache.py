@@ -46,6 +46,9 @@ def keep_compiled_programs(folder: Path) -> None:
     jax.config.update('jax_compilation_cache_dir', str(folder.absolute() / 'compiled'))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
     jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
+    # Else a program with cuDNN's attention on several GPUs is never found again: it would be known
+    # by where in memory the function was that divided it among them.
+    jax.config.update('jax_remove_custom_partitioning_ptr_from_cache_key', True)
 
 
 def content_digest(texts: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ LONG = 4096
 
 
 def device_memory(device: jax.Device, held: Any = ()) -> int | None:
-    """Bytes that a device lets this process have; None where that cannot be known.
+    """Bytes that a device still lets this process have; None where that cannot be known.
 
     The CPU devices of a process share what is free of the host's.
 
@@ -23,15 +23,18 @@ def device_memory(device: jax.Device, held: Any = ()) -> int | None:
       device: one of this process.
       held: arrays that are there already, and are counted as well.
     """
-    if device.platform != 'cpu':
-        stats = device.memory_stats()
-        return stats.get('bytes_limit') if stats else None
-    free = free_memory()
+    if device.platform == 'cpu':
+        all_free = free_memory()
+        free = None if all_free is None else all_free // jax.local_device_count()
+    else:
+        stats = device.memory_stats() or {}
+        limit = stats.get('bytes_limit')
+        free = None if limit is None else limit - stats.get('bytes_in_use', 0)
     if free is None:
         return None
     shards = (shard for x in jax.tree.leaves(held) for shard in x.addressable_shards)
     own = sum(shard.data.nbytes for shard in shards if shard.device == device)
-    return free // jax.local_device_count() + own
+    return free + own
 
 
 def needed_memory(program: jax.stages.Compiled) -> int:

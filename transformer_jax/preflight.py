@@ -46,9 +46,14 @@ from transformer_jax.training.step import train_step
 
 _logger = logging.getLogger('transformer_jax')
 _BLEU_LOST = 1.0  # by the normalisation of the vocabulary, before that is said
-# The threads of a GPU may add up in any order, unless forbidden; a resumed run is to end with the
-# same bytes.
-_COMPILER_OPTIONS = {'gpu': {'xla_gpu_exclude_nondeterministic_ops': True}}
+# GPUs go on computing while they exchange gradients.
+_GPU_OPTIONS = {'xla_gpu_enable_latency_hiding_scheduler': True}
+# Their threads may add up in any order, unless forbidden. XLA then tries no kernels, either, but
+# takes the first: cuBLAS orders its own by the shape, Triton does not.
+_DETERMINISTIC_GPU_OPTIONS = {
+    'xla_gpu_exclude_nondeterministic_ops': True,
+    'xla_gpu_enable_triton_gemm': False,
+}
 
 
 class RunNumbers(NamedTuple):
@@ -90,6 +95,23 @@ class Program(NamedTuple):
             # several devices, which share the threads of a process, they can use these up.
             jax.block_until_ready(state)
         return state
+
+
+def compiler_options(backend: str, deterministic: bool) -> dict[str, bool]:
+    """What XLA is asked for when it compiles a training step.
+
+    Args:
+      backend: 'cpu', 'gpu' or 'tpu'.
+      deterministic: of the config's section `train`.
+
+    Returns:
+      Values by the names of XLA's flags, without those that $XLA_FLAGS sets.
+    """
+    if backend != 'gpu':
+        return {}
+    options = _GPU_OPTIONS | (_DETERMINISTIC_GPU_OPTIONS if deterministic else {})
+    flags = os.environ.get('XLA_FLAGS', '')
+    return {name: value for name, value in options.items() if name not in flags}
 
 
 def _model_and_state(
@@ -241,6 +263,7 @@ def compile_steps(
     )
     abstract = abstract_state(config, vocab_size, mesh)
     shardings = jax.tree.map(lambda x: x.sharding, abstract)
+    options = compiler_options(jax.default_backend(), config.train.deterministic)
 
     def step_of_run(state: TrainState, batch: Mapping[str, jax.Array], run: RunNumbers):
         d_model = config.model.d_model
@@ -276,12 +299,12 @@ def compile_steps(
         # The numbers of a run are arguments; of `config.train` the step knows nothing else.
         optimizer = dataclasses.replace(config.optimizer, warmup_steps=1, learning_rate_scale=1.0)
         rows, parts = batch_rows(config, bucket, mesh), config.train.accumulate_steps
-        return kept_programs.place('train_step', model, optimizer, parts, rows, bucket, abstract)
+        kind = model, optimizer, parts, rows, bucket, abstract
+        return kept_programs.place('train_step', *kind, options)
 
     def compiled(bucket: Bucket, program: jax.stages.Lowered | jax.stages.Compiled) -> Program:
         try:
             if isinstance(program, jax.stages.Lowered):
-                options = _COMPILER_OPTIONS.get(jax.default_backend())
                 program = kept_programs.compiled(place(bucket), program, options)
         except jax.errors.JaxRuntimeError as error:
             if not no_room(error):

@@ -18,6 +18,7 @@ from transformer_jax.errors import UserError
 _HEARTBEAT_TIMEOUT = 30
 _JOIN_TIMEOUT = 600  # seconds until all have to have been started
 _WAIT_MILLISECONDS = 24 * 3600 * 1000  # for the others, who may be tokenising a large corpus
+_SHARD_AUTOTUNING = 'xla_gpu_shard_autotuning'
 _logger = logging.getLogger('transformer_jax')
 
 
@@ -40,6 +41,12 @@ def join() -> None:
         arguments.get('coordinator_address', 'the address that the cluster gives'),
         _JOIN_TIMEOUT,
     )
+    # Of several processes XLA has each try some of the kernels and wait for what the others found.
+    # They would wait for a day for one whose programs lie in its cache: JAX lets only the first
+    # write, and disks need not be shared.
+    flags = os.environ.get('XLA_FLAGS', '')
+    if _SHARD_AUTOTUNING not in flags:
+        os.environ['XLA_FLAGS'] = f'{flags} --{_SHARD_AUTOTUNING}=false'.strip()
     # SIGTERM at one process then has all of them stop after the same step.
     jax.config.update('jax_enable_preemption_service', True)
     try:

@@ -26,6 +26,7 @@ _FREE = (
     'train.keep',
     'train.keep_best',
     'train.accumulate_steps',
+    'train.deterministic',
     'train.on_nonfinite',
     'train.patience',
     'train.eval_beam_size',

@@ -29,6 +29,9 @@ class TrainConfig:
       keep_best: checkpoints of the highest dev BLEU kept.
       accumulate_steps: parts that a batch is divided into, one after the other, where the devices
         cannot hold all of it at once; the step is that of the whole batch.
+      deterministic: on GPUs, sums are made in one order always, so that a resumed run ends with the
+        same bytes; False lets XLA try all its kernels and take the fastest, whatever their order.
+        CPUs and TPUs know no other than the one.
       on_nonfinite: what to do where a loss or a gradient is NaN or infinite: 'stop' the run, or
         'skip' the step. Neither lets it into the parameters.
       patience: evaluations without a better dev BLEU before training stops early; 0 never stops.
@@ -44,6 +47,7 @@ class TrainConfig:
     keep: int = 5
     keep_best: int = 1
     accumulate_steps: int = 1
+    deterministic: bool = True
     on_nonfinite: str = 'stop'
     patience: int = 0
     eval_beam_size: int = 1
