@@ -25,7 +25,7 @@ from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
 from transformer_jax.training.step import train_step
 
-MODEL = ModelConfig(num_layers=2, d_model=32, d_ff=64, num_heads=4, dropout_rate=0.1)
+MODEL = ModelConfig(num_layers=1, d_model=32, d_ff=64, num_heads=4, dropout_rate=0.1)
 OPTIMIZER = make_optimizer(OptimizerConfig(warmup_steps=10), 32)
 VOCAB_SIZE = 96
 MESHES = {
