@@ -99,6 +99,8 @@ def test_synthetic_lengths_are_realistic():
         (['--synthetic=0'], '--synthetic=0 must be 1 or more'),
         (['--synthetic=9', '--parts=start,input'], '--parts=start times a training as it is'),
         (['--json=/no/such/folder/a'], 'is in a folder that does not exist'),
+        (['--json=/proc/a'], 'is in a folder that cannot be written to'),
+        (['--profile=/proc/a'], "--profile='/proc/a' cannot be written to"),
     ],
 )
 def test_a_mistake(config, flags, sentence):

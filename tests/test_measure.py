@@ -32,6 +32,15 @@ def test_outputs_are_as_long_as_their_sources():
         assert np.count_nonzero(found.tokens[0]) == len(sentences[found.index])
 
 
+def test_sources_beyond_the_positions_are_cut():
+    model = {'num_layers': 1, 'd_model': 32, 'd_ff': 32, 'num_heads': 2}
+    model |= {'positions': 'learned', 'max_positions': 4}
+    sections = {'model': model, 'data': {'max_length': 3}, 'decode': {'max_extra_length': 0}}
+    config = Config.from_mapping(sections)
+    speed = measure.DecodingSpeed(config, 300, [np.array([5, 6, 7, 8, 9, 1], np.int32)])
+    assert [ids.tolist() for ids in speed._sentences] == [[5, 6, 7, 1]]
+
+
 def test_a_training_is_timed_to_its_first_step(tmp_path):
     config = config_file(tmp_path / 'config.py', tiny(data={'cache_dir': f'{tmp_path}/cache'}))
     assert measure.start([f'--config={config}']) > 0.0

@@ -200,6 +200,12 @@ def test_a_compiler_that_runs_out_of_memory_is_refused_alike(mesh, monkeypatch):
         compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=2**30)
 
 
+def test_a_speed_that_cannot_be_kept_is_said(mesh, tmp_path, caplog):
+    (tmp_path / 'file').touch()
+    remember_speed(tmp_path / 'file', CONFIG, mesh, 1e9)
+    assert 'The speed is not kept for the next training' in caplog.text
+
+
 def test_what_is_to_be_done_meanwhile_is_done_and_may_fail(mesh):
     def fail():
         raise UserError('a dev line is too long.')

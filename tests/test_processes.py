@@ -169,6 +169,24 @@ def test_one_that_dies_takes_the_other_with_it_and_sigterm_at_one_stops_both(tmp
     assert train(tiny(data=ONE_SHAPE, train={'steps': saved + 1}), workdir)['step'] == saved + 1
 
 
+def test_one_that_waits_for_the_others_can_be_stopped(tmp_path):
+    command = [sys.executable, '-m', 'transformer_jax.main']
+    command += [f'--config={config_file(tmp_path / "config.py", tiny())}', f'--workdir={tmp_path}']
+    process = subprocess.Popen(
+        command,
+        env=on_devices(1) | by_variables(0, free_port()),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert any('joins the others' in line for line in process.stderr)
+        time.sleep(1)  # until it waits
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == RESTART_EXIT_CODE
+    finally:
+        process.kill()
+
+
 def test_without_variables_a_process_is_on_its_own():
     assert processes._arguments({}) is None
     assert processes._arguments({'SLURM_NTASKS': '8'}) is None  # no step: a batch script's shell
@@ -202,6 +220,8 @@ def test_none_waits_for_kernels_that_another_has_in_its_cache(monkeypatch):
     [
         ({'JAX_PROCESS_ID': ''}, 'JAX_PROCESS_ID is not: set all'),
         ({'JAX_PROCESS_ID': '2'}, 'JAX_PROCESS_ID=2 must be below JAX_NUM_PROCESSES=2'),
+        ({'JAX_COORDINATOR_ADDRESS': 'host'}, "ADDRESS='host' must be HOST:PORT"),
+        ({'JAX_COORDINATOR_ADDRESS': 'host:99999'}, 'the port from 1 to 65535'),
         ({'JAX_NUM_PROCESSES': 'two'}, "JAX_NUM_PROCESSES='two' must be a whole number"),
     ],
 )

@@ -35,10 +35,11 @@ def test_an_origin_comes_too_late_for_a_run_that_has_begun(uninterrupted, tmp_pa
         train(config, tmp_path / 'run')
 
 
-def test_the_origin_that_a_run_has_had_stays_on_record(uninterrupted, tmp_path):
+def test_the_origin_that_a_run_has_had_stays_on_record(uninterrupted, tmp_path, caplog):
     train(tiny(train={'steps': 2, 'init_from': str(uninterrupted)}), tmp_path)
     train(tiny(train={'steps': 4, 'init_from': 'elsewhere'}), tmp_path)
     assert Workdir(tmp_path).read_run().config.train.init_from == str(uninterrupted)
+    assert "train.init_from='elsewhere' is not looked at" in caplog.text
 
 
 def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, tmp_path):

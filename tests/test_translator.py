@@ -310,6 +310,18 @@ def test_a_damaged_checkpoint_is_left_out_and_named(workdir, tmp_path, caplog):
     assert 'The checkpoint of step 120 is damaged' in caplog.text
 
 
+def test_where_the_latest_are_damaged_the_others_are_named(workdir, tmp_path):
+    run = shutil.copytree(workdir, tmp_path / 'run')
+    saved = json.loads((run / 'config.json').read_text())
+    saved['config']['train']['checkpoint_every'] = 20  # so that 60 and 120 are apart
+    (run / 'config.json').write_text(json.dumps(saved))
+    for file in (run / 'checkpoints' / '120').rglob('*'):
+        if file.is_file():
+            file.write_bytes(b'')
+    with pytest.raises(UserError, match=r'120 of its steps are damaged; .* --steps=60\.$'):
+        Translator.load(run)
+
+
 @pytest.mark.parametrize('made', [False, True])
 def test_an_untrained_workdir(tmp_path, made):
     folder = tmp_path / 'run'

@@ -17,10 +17,10 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import platform
 import re
 import statistics
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.prepare import prepare
 from transformer_jax.data.segmentation import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore, sentences_from
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, user_path
 from transformer_jax.huge_pages import restart_with_huge_pages
 from transformer_jax.memory import device_memory
 from transformer_jax.model import parameter_count
@@ -92,27 +92,58 @@ def main(arguments: Sequence[str]) -> None:
             '--parts=start times a training as it is, which --synthetic pairs cannot stand in for: '
             'leave out one of the two.'
         )
-    if flags.json and not os.path.isdir(os.path.dirname(os.path.realpath(flags.json))):
-        raise UserError(f'--json={flags.json!r} is in a folder that does not exist: make it first.')
-    if flags.json and os.path.isdir(flags.json):
-        raise UserError(f'--json={flags.json!r} is a folder: name a file.')
-    if flags.profile and os.path.exists(flags.profile) and not os.path.isdir(flags.profile):
-        raise UserError(f'--profile={flags.profile!r} is a file: name a folder.')
+    json_file = None if flags.json is None else _json_file(flags.json)
+    profile = None if flags.profile is None else _profile_folder(flags.profile)
     config = command.load_config(flags.config, overrides)
     # Before this process takes hold of the devices.
     figures: dict[str, Any] = {}
     if 'start' in parts:
         figures['start'] = _start([f'--config={flags.config}', *overrides])
     figures = _machine(config, flags.config) | figures
-    _measure(_work(config, flags.synthetic), parts, flags.profile, figures)
-    if flags.json:
-        try:
-            Path(flags.json).write_text(json.dumps(figures, indent=2) + '\n', encoding='utf-8')
-        except OSError as error:
-            raise UserError(
-                f'--json={flags.json!r} cannot be written ({error.strerror}): what was measured '
-                'is printed above.'
-            ) from error
+    try:
+        _measure(_work(config, flags.synthetic), parts, profile, figures)
+    finally:  # what was measured before a failure, too
+        if json_file is not None:
+            _write(json_file, figures)
+
+
+def _json_file(name: str) -> Path:
+    """Where --json is to go; a UserError if nothing can be written there."""
+    path = user_path(name, '--json')
+    if not path.parent.is_dir():
+        raise UserError(f'--json={name!r} is in a folder that does not exist: make it first.')
+    if path.is_dir():
+        raise UserError(f'--json={name!r} is a folder: name a file.')
+    _check_writable(path.parent, f'--json={name!r} is in a folder that')
+    return path
+
+
+def _profile_folder(name: str) -> Path:
+    """The folder of --profile, made if need be; a UserError if nothing can be written there."""
+    path = user_path(name, '--profile')
+    if path.exists() and not path.is_dir():
+        raise UserError(f'--profile={name!r} is a file: name a folder.')
+    _check_writable(path, f'--profile={name!r}')
+    return path
+
+
+def _check_writable(folder: Path, name: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f'{name} cannot be written to ({error.strerror}): name another.') from error
+
+
+def _write(path: Path, figures: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(figures, indent=2) + '\n', encoding='utf-8')
+    except OSError as error:
+        raise UserError(
+            f'--json={str(path)!r} cannot be written ({error.strerror}): what was measured is '
+            'printed above.'
+        ) from error
 
 
 def _machine(config: Config, name: str) -> dict[str, Any]:
@@ -192,7 +223,7 @@ def _work(config: Config, synthetic: int | None) -> _Work:
 
 
 def _measure(
-    work: _Work, parts: Sequence[str], profile: str | None, figures: dict[str, Any]
+    work: _Work, parts: Sequence[str], profile: Path | None, figures: dict[str, Any]
 ) -> None:
     """Prints each part as soon as it is measured, and adds it to `figures`."""
     config, mesh, vocab_size, plan = work.config, work.mesh, work.vocab_size, work.plan

@@ -297,7 +297,8 @@ class DecodingSpeed:
         Args:
           config: sizes, dtype and length penalty.
           vocab_size: V.
-          sentences: int32 ids, to be translated.
+          sentences: int32 ids with the end mark, to be translated; what is too long for the
+            model's positions is cut.
         """
         model = Transformer(config.model, vocab_size)
         one = jnp.zeros((1, 1), jnp.int32)
@@ -307,7 +308,11 @@ class DecodingSpeed:
         decode = dataclasses.replace(config.decode, max_extra_length=0)
         config = dataclasses.replace(config, decode=decode)
         self._search = Searcher(config, vocab_size, _EOS, params)
-        self._sentences = sentences
+        limit = self._search.source_limit()
+        self._sentences = [
+            np.append(ids[: limit - 1], np.int32(_EOS)) if 0 < limit < len(ids) else ids
+            for ids in sentences
+        ]
 
     def throughput(self, beam_size: int, max_rows: int, seconds: float) -> Numbers:
         """Of batches of at most so many sentences, sorted by length."""

@@ -419,15 +419,18 @@ def known_speed(folder: Path, config: Config, mesh: Mesh) -> float | None:
 
 
 def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> None:
-    """Keeps FLOP/s of all devices for `known_speed`."""
+    """Keeps FLOP/s of all devices for `known_speed`, where the cache can be written."""
     path = folder / 'speeds.json'
     speeds = {}
     with contextlib.suppress(OSError, ValueError):
         speeds = json.loads(path.read_text(encoding='utf-8'))
-    folder.mkdir(parents=True, exist_ok=True)
     speeds[_speed_key(config, mesh)] = speed
-    with written_whole(path) as file:
-        json.dump(speeds, file, indent=2)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as file:
+            json.dump(speeds, file, indent=2)
+    except OSError as error:
+        _logger.warning('The speed is not kept for the next training (%s).', error)
 
 
 class Compilations:

@@ -10,6 +10,8 @@ The environment decides, so that the command line is the same everywhere:
 
 import logging
 import os
+import threading
+from concurrent.futures import Future
 
 from transformer_jax.errors import UserError
 
@@ -49,13 +51,26 @@ def join() -> None:
         os.environ['XLA_FLAGS'] = f'{flags} --{_SHARD_AUTOTUNING}=false'.strip()
     # SIGTERM at one process then has all of them stop after the same step.
     jax.config.update('jax_enable_preemption_service', True)
+    joining = Future()
+
+    def initialize() -> None:
+        try:
+            jax.distributed.initialize(
+                **arguments,
+                initialization_timeout=_JOIN_TIMEOUT,
+                heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
+                shutdown_timeout_seconds=_HEARTBEAT_TIMEOUT,
+            )
+        except BaseException as error:
+            joining.set_exception(error)
+        else:
+            joining.set_result(None)
+
+    # Python hears no signal while it waits in JAX: in a thread, which does not keep a process that
+    # is to end.
+    threading.Thread(target=initialize, daemon=True).start()
     try:
-        jax.distributed.initialize(
-            **arguments,
-            initialization_timeout=_JOIN_TIMEOUT,
-            heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
-            shutdown_timeout_seconds=_HEARTBEAT_TIMEOUT,
-        )
+        joining.result()
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f'the processes of this run do not find each other ({error}): check the address and '
@@ -72,6 +87,11 @@ def _arguments(environment) -> dict | None:
         if missing:
             raise UserError(f'{", ".join(given)} is set but {", ".join(missing)} is not: set all.')
         address, *numbers = (given[name] for name in names)
+        host, _, port = address.rpartition(':')
+        if not (host and port.isdecimal() and 0 < int(port) < 65536):
+            raise UserError(
+                f'JAX_COORDINATOR_ADDRESS={address!r} must be HOST:PORT, the port from 1 to 65535.'
+            )
         for name, number in zip(names[1:], numbers, strict=True):
             if not number.isdecimal():
                 raise UserError(f'{name}={number!r} must be a whole number.')

@@ -35,6 +35,13 @@ def saved(folder: Workdir, config: Config) -> SavedRun | None:
                 f'train.init_from={origin!r} comes too late for the run in {folder}, which has '
                 'begun without it: choose another --workdir, or leave it out.'
             )
+        if origin and origin != saved.config.train.init_from:
+            _logger.warning(
+                'train.init_from=%r is not looked at: the run in %s has begun from %r.',
+                origin,
+                folder,
+                saved.config.train.init_from,
+            )
         config = with_origin(config, saved)
     differences = [] if saved is None else config.differences(saved.config)
     if differences:

@@ -103,6 +103,8 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
                 'its run began; restore the corpus, or choose another --workdir.'
             )
+        abstract = abstract_state(config, data.vocabulary.size, mesh)
+        check_state(config, abstract, device_memory(mesh.local_devices[0]))
         with folder.failures_to_write():
             if processes.is_first() and saved is None:
                 stack.enter_context(folder.locked())
@@ -150,7 +152,6 @@ class _Run:
             every=config.train.checkpoint_every,
         )
         abstract = abstract_state(config, data.vocabulary.size, mesh)
-        check_state(config, abstract, device_memory(mesh.local_devices[0]))
         # Of a state that goes on, no other takes up memory beside it.
         restored = self.checkpoints.restore_latest(abstract)
         self.state = self._beginning() if restored is None else self._going_on(restored)

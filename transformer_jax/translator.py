@@ -116,12 +116,7 @@ def load_trained(
             )
     except FileNotFoundError as error:
         raise UserError(
-            f'{folder} holds no checkpoint that can be read: '
-            + (
-                'all are damaged; restore them, or name another folder.'
-                if there
-                else 'let its training reach train.checkpoint_every steps, or resume it.'
-            )
+            f'{folder} holds no checkpoint that can be read: {_remedy(ranked, there)}'
         ) from error
     finally:
         manager.close()
@@ -134,6 +129,19 @@ def load_trained(
         )
     mean = folder.read_average()
     return config, vocabulary, params, used if mean is None else mean['steps']
+
+
+def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:
+    """What to do where none of the checkpoints `tried`, of those `there`, can be read."""
+    if not there:
+        return 'let its training reach train.checkpoint_every steps, or resume it.'
+    others = [str(step) for step in there if step not in tried]
+    if not others:
+        return 'all are damaged; restore them, or name another folder.'
+    return (
+        f'{", ".join(map(str, tried))} of its steps are damaged; restore them, or make a run of '
+        f'others: python -m transformer_jax.average --steps={",".join(others)}.'
+    )
 
 
 def _as_texts(texts: Iterable[str]) -> list[str]:

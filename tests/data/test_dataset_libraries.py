@@ -362,7 +362,7 @@ def test_huggingface_without_a_network(datasets, offline):
     [
         ('tfds', 'tensorflow', 'pip install tensorflow-cpu tensorflow-datasets'),
         ('tfds', 'tensorflow_datasets', 'pip install tensorflow-cpu tensorflow-datasets'),
-        ('huggingface', 'datasets', "pip install 'transformer_jax[huggingface]'"),
+        ('huggingface', 'datasets', "pip install -e '.[huggingface]'"),
     ],
 )
 def test_package_not_installed(monkeypatch, corpus, module, remedy):

@@ -99,7 +99,13 @@ class DataConfig:
         check_rate('data', self, 'subword_sampling')
         check_not_negative('data', self, 'seed')
         check_below('data', self, 2**63, 'seed')
-        check_below('data', self, 2**31, 'vocab_size')
+        check_below('data', self, 2**31, 'vocab_size', 'max_length', 'tokens_per_batch')
+        if self.vocab_size < 4:
+            fail(
+                'data.vocab_size',
+                self.vocab_size,
+                'must be at least 4: padding, the end mark, the unknown and a piece.',
+            )
         if self.max_length < 2:
             fail('data.max_length', self.max_length, 'must be at least 2: a token and the end.')
         if not 0.98 <= self.character_coverage <= 1.0:

@@ -41,5 +41,6 @@ class DecodeConfig:
             'decode', self, 'length_penalty', 'max_extra_length', 'max_source_length'
         )
         check_below('decode', self, 2**20, 'max_extra_length')
+        check_below('decode', self, 2**16, 'beam_size')
         if self.max_source_length == 1:
             fail('decode.max_source_length', 1, 'leaves room for the end mark only.')

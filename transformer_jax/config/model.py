@@ -3,6 +3,7 @@
 import dataclasses
 
 from transformer_jax.config.checks import (
+    check_below,
     check_choice,
     check_not_negative,
     check_positive,
@@ -73,6 +74,7 @@ class ModelConfig:
         check_positive('model', self, 'num_layers', 'd_model', 'd_ff', 'num_heads')
         check_positive('model', self, 'max_positions')
         check_not_negative('model', self, 'd_k', 'd_v')
+        check_below('model', self, 2**31, 'd_model', 'd_ff', 'd_k', 'd_v', 'max_positions')
         check_positive('model', self, 'norm_epsilon', 'attention_gain')
         check_rate('model', self, 'dropout_rate')
         check_rate('model', self, 'attention_dropout_rate', 'activation_dropout_rate')

@@ -200,8 +200,7 @@ def _load_hugging_face(config: DataConfig) -> dict[str, Any]:
         import huggingface_hub
     except ModuleNotFoundError:
         raise UserError(
-            "data.corpus='huggingface' needs the package datasets: "
-            "pip install 'transformer_jax[huggingface]'."
+            "data.corpus='huggingface' needs the package datasets: pip install -e '.[huggingface]'."
         ) from None
     name = config.dataset
     path = pathlib.Path(os.path.expanduser(name))
