@@ -169,7 +169,8 @@ def test_one_that_dies_takes_the_other_with_it_and_sigterm_at_one_stops_both(tmp
     assert train(tiny(data=ONE_SHAPE, train={'steps': saved + 1}), workdir)['step'] == saved + 1
 
 
-def test_one_that_waits_for_the_others_can_be_stopped(tmp_path):
+@pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_one_that_waits_for_the_others_can_be_stopped(tmp_path, number, code):
     command = [sys.executable, '-m', 'transformer_jax.main']
     command += [f'--config={config_file(tmp_path / "config.py", tiny())}', f'--workdir={tmp_path}']
     process = subprocess.Popen(
@@ -181,8 +182,8 @@ def test_one_that_waits_for_the_others_can_be_stopped(tmp_path):
     try:
         assert any('joins the others' in line for line in process.stderr)
         time.sleep(1)  # until it waits
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == RESTART_EXIT_CODE
+        process.send_signal(number)
+        assert process.wait(20) == code
     finally:
         process.kill()
 
