@@ -135,8 +135,7 @@ def _search(config, flags, devices, top_k):
     converted = jax.eval_shape(lambda params: in_compute_dtype(config.model, params), params)
     params = like(converted, jax.tree.map(lambda x: x.sharding, params))
     source, numbers = array(jnp.int32, flags.rows, flags.length), array(jnp.int32, flags.rows)
-    hypotheses = config.decode.beam_size if top_k is None else 1
-    start = search._start.lower(params, source, model=model, hypotheses=hypotheses)
+    start = search._start.lower(params, source, model=model)
     started = start.compile()
     found = search._search.lower(
         params,

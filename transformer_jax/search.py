@@ -246,8 +246,7 @@ class Searcher:
         self, batch: dict[str, jax.Array], options: dict[str, Any], name: str
     ) -> Hypotheses:
         self._check_room(batch, options, name)
-        start = {'model': self.model, 'hypotheses': options['beam_size']}
-        cache = _start(self.params, batch['source'], **start)
+        cache = _start(self.params, batch['source'], model=self.model)
         return jax.device_get(_search(self.params, cache, **batch, **options))
 
     def _check_room(self, batch: dict[str, jax.Array], options: dict[str, Any], name: str) -> None:
@@ -258,12 +257,7 @@ class Searcher:
             return
 
         def programs() -> Iterator[jax.stages.Lowered]:
-            start = _start.lower(
-                self.params,
-                batch['source'],
-                model=self.model,
-                hypotheses=options['beam_size'],
-            )
+            start = _start.lower(self.params, batch['source'], model=self.model)
             yield start
             cache = jax.tree.map(
                 lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
@@ -309,10 +303,10 @@ def _rooms(rows: int, source_length: int, longest: int) -> list[int]:
 
 # Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
 # turn it around in each step of the search.
-@kept_jit(static_argnames=('model', 'hypotheses'))
-def _start(params: Any, source: jax.Array, *, model: Transformer, hypotheses: int) -> DecodingCache:
+@kept_jit(static_argnames=('model',))
+def _start(params: Any, source: jax.Array, *, model: Transformer) -> DecodingCache:
     """Encodes [B, S] ids."""
-    return model.apply({'params': params}, source, hypotheses, method='start_decoding')
+    return model.apply({'params': params}, source, method='start_decoding')
 
 
 @kept_jit(

@@ -12,8 +12,13 @@ from transformer_jax.model import reorder_hypotheses, select_sentences, with_roo
 
 
 def decoding(module):
-    """Its compiled start_decoding(variables, source, hypotheses) and decode_step."""
-    start = jax.jit(functools.partial(module.apply, method='start_decoding'), static_argnums=2)
+    """Its compiled start_decoding(variables, source), of several hypotheses, and decode_step."""
+
+    @functools.partial(jax.jit, static_argnums=2)
+    def start(variables, source, hypotheses=1):
+        cache = module.apply(variables, source, method='start_decoding')
+        return reorder_hypotheses(cache, jnp.zeros((len(source), hypotheses), int))
+
     return start, jax.jit(functools.partial(module.apply, method='decode_step'))
 
 
@@ -61,10 +66,29 @@ def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
         np.testing.assert_array_equal(after[0][seen], before[1])
 
 
+def test_hypotheses_become_more_and_see_what_the_one_before_has_seen():
+    module, variables, logits = model()
+    start, step = decoding(module)
+    inputs_BKT = np.random.default_rng(2).integers(1, VOCAB, (2, 3, 3))
+    inputs_BKT[:, :, :2] = inputs_BKT[:, :1, :2]
+    inputs_BKT[:, :, 0] = 0
+    cache = with_room(start(variables, SOURCE), 2)
+    for position in range(2):
+        tokens_B = inputs_BKT[:, 0, position]
+        _, cache = step(variables, tokens_B, jnp.int32(position), cache)
+    cache = with_room(reorder_hypotheses(cache, jnp.zeros((2, 3), int)), 3)
+    inputs_RT = inputs_BKT.reshape(6, 3)
+    expected_RTV = logits(jnp.repeat(SOURCE, 3, axis=0), inputs_RT)
+    logits_RV, cache = step(variables, inputs_RT[:, 2], jnp.int32(2), cache)
+    np.testing.assert_allclose(logits_RV, expected_RTV[:, 2], atol=1e-5)
+    with pytest.raises(ValueError, match='origins are of 2 places, but there are 3 hypotheses'):
+        reorder_hypotheses(cache, jnp.zeros((2, 2), int))
+
+
 def test_decoding_beyond_the_learned_positions_is_an_error():
     # A step knows its position only when it runs, so the room asked for is what can be refused.
     module, variables, _ = model(positions='learned')
-    cache = with_room(decoding(module)[0](variables, SOURCE, 1), 17)
+    cache = with_room(decoding(module)[0](variables, SOURCE), 17)
     with pytest.raises(ValueError, match=r'17 positions are more than the 16 .*max_positions'):
         module.apply(variables, jnp.zeros(2, int), jnp.int32(0), cache, method='decode_step')
 
@@ -82,14 +106,14 @@ def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
 
 def test_room_is_not_taken_away():
     module, variables, _ = model()
-    cache = with_room(decoding(module)[0](variables, SOURCE, 1), 3)
+    cache = with_room(decoding(module)[0](variables, SOURCE), 3)
     with pytest.raises(ValueError, match=r'length=2 must be at least the room there is, 3\.'):
         with_room(cache, 2)
 
 
 def test_a_position_beyond_the_room_of_the_cache_gives_no_logits():
     module, variables, _ = model()
-    cache = with_room(decoding(module)[0](variables, SOURCE, 1), 3)
+    cache = with_room(decoding(module)[0](variables, SOURCE), 3)
     step = jax.jit(functools.partial(module.apply, variables, method='decode_step'))
     tokens = jnp.zeros(len(SOURCE), int)
     assert np.isfinite(step(tokens, 2, cache)[0]).all()

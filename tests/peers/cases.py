@@ -109,7 +109,7 @@ def our_translations(config, params):
     """The best output of beam search for each sentence, up to the end mark."""
     model = Transformer(config, VOCAB_SIZE)
     rows = len(SENTENCES)
-    cache = model.apply({'params': params}, SENTENCES, BEAM_SIZE, method='start_decoding')
+    cache = model.apply({'params': params}, SENTENCES, method='start_decoding')
 
     def step(tokens, position, cache):
         return model.apply({'params': params}, tokens, position, cache, method='decode_step')

@@ -49,7 +49,7 @@ def _decoder(work, model, params):
 
     @jax.jit
     def start(source):
-        return model.apply({'params': params}, source, BEAM_SIZE, method='start_decoding')
+        return model.apply({'params': params}, source, method='start_decoding')
 
     @jax.jit
     def search(params, cache):

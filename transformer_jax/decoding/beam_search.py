@@ -39,15 +39,17 @@ class Hypotheses(NamedTuple):
 
 
 class _Beam(NamedTuple):
+    """J hypotheses of each sentence: one at first, K from the first step on."""
+
     limits_B: jax.Array
-    tokens_BKT: jax.Array
-    lengths_BK: jax.Array
-    log_probs_BK: jax.Array  # -inf for a place that nobody holds
-    finished_BK: jax.Array
+    tokens_BJT: jax.Array
+    lengths_BJ: jax.Array
+    log_probs_BJ: jax.Array  # -inf for a place that nobody holds
+    finished_BJ: jax.Array
 
     def live(self) -> jax.Array:
-        """[B, K] whether a hypothesis may go on."""
-        return ~self.finished_BK & (self.log_probs_BK > -jnp.inf)
+        """[B, J] whether a hypothesis may go on."""
+        return ~self.finished_BJ & (self.log_probs_BJ > -jnp.inf)
 
 
 def length_penalty(lengths: jax.Array, alpha: float) -> jax.Array:
@@ -147,20 +149,27 @@ def next_tokens(
     return jnp.where(jnp.isnan(log_probs_RC), -jnp.inf, log_probs_RC), tokens_RC
 
 
+def _filled(x_BX: jax.Array, count: int, value: float) -> jax.Array:
+    """[B, X] with as much of `value` at its end as makes X at least `count`."""
+    missing = max(0, count - x_BX.shape[1])
+    return jnp.pad(x_BX, ((0, 0), (0, missing)), constant_values=value)
+
+
 def take_rows(cache: Any, origins: jax.Array) -> Any:
     """A cache after each hypothesis has been replaced by one of its sentence, all of it copied.
 
     Args:
-      cache: a pytree whose arrays have B·K rows.
-      origins: [B, K] int32, which hypothesis takes each place.
+      cache: a pytree whose arrays have B·J rows, those of J hypotheses of each sentence.
+      origins: [B, K] int32, which of the J takes each of the places, which may be more.
     """
-    batch, beam_size = origins.shape
+    batch = len(origins)
 
     def take(x: jax.Array) -> jax.Array:
         # Each sentence's hypotheses among themselves: devices that share out the sentences have
         # all they need.
-        x_BK = x.reshape(batch, beam_size, *x.shape[1:])
-        return jax.vmap(lambda x_K, origin_K: x_K[origin_K])(x_BK, origins).reshape(x.shape)
+        x_BJ = x.reshape(batch, len(x) // batch, *x.shape[1:])
+        x_BK = jax.vmap(lambda x_J, origin_K: x_J[origin_K])(x_BJ, origins)
+        return x_BK.reshape(-1, *x.shape[1:])
 
     return jax.tree.map(take, cache)
 
@@ -171,6 +180,7 @@ class _Search:
 
     step_fn: StepFn
     reorder: Reorder
+    beam_size: int
     eos_id: int
     alpha: float
     n_best: int
@@ -188,44 +198,49 @@ class _Search:
 
     def step(self, position: jax.Array, beam: _Beam, cache: Any) -> tuple[jax.Array, _Beam, Any]:
         """Gives each place of a beam to one of those that are finished or grow from it."""
-        batch, beam_size = beam.lengths_BK.shape
-        last_BK = beam.tokens_BKT[:, :, jnp.maximum(position - 1, 0)]
-        logits_RV, cache = self.step_fn(last_BK.reshape(-1), position, cache)
+        batch, held = beam.lengths_BJ.shape
+        last_BJ = beam.tokens_BJT[:, :, jnp.maximum(position - 1, 0)]
+        logits_RV, cache = self.step_fn(last_BJ.reshape(-1), position, cache)
         check_end_mark(self.eos_id, logits_RV)
-        count = min(beam_size, logits_RV.shape[-1])  # C: more of one hypothesis cannot be chosen
-        at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, beam_size)
+        # C: more of one hypothesis cannot be chosen.
+        count = min(self.beam_size, logits_RV.shape[-1])
+        at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, held)
         added_RC, token_RC = next_tokens(logits_RV, count, at_limit_R, self.eos_id)
-        grown_BKC = jnp.where(
+        grown_BJC = jnp.where(
             beam.live()[..., None],
-            beam.log_probs_BK[..., None] + added_RC.reshape(batch, beam_size, count),
+            beam.log_probs_BJ[..., None] + added_RC.reshape(batch, held, count),
             -jnp.inf,
         )
-        grown_BK, flat_BK = lax.top_k(grown_BKC.reshape(batch, -1), beam_size)
-        token_BK = jnp.take_along_axis(token_RC.reshape(batch, -1), flat_BK, axis=1)
+
+        # One hypothesis of a few tokens may grow into fewer than there are places.
+        grown_BX = _filled(grown_BJC.reshape(batch, -1), self.beam_size, -jnp.inf)
+        grown_BK, flat_BK = lax.top_k(grown_BX, self.beam_size)
+        token_BX = _filled(token_RC.reshape(batch, -1), self.beam_size, 0)
+        token_BK = jnp.take_along_axis(token_BX, flat_BK, axis=1)
 
         # No log-probability exceeds 0: places go to the finished first, then to the likeliest.
-        def both(finished_BK: jax.Array, grown_BK: jax.Array) -> jax.Array:
-            return jnp.concatenate([finished_BK, grown_BK], axis=1)
+        def both(finished_BJ: jax.Array, grown_BK: jax.Array) -> jax.Array:
+            return jnp.concatenate([finished_BJ, grown_BK], axis=1)
 
-        rank = both(jnp.where(beam.finished_BK, 1.0, -jnp.inf), grown_BK)
-        _, chosen_BK = lax.top_k(rank, beam_size)
+        rank = both(jnp.where(beam.finished_BJ, 1.0, -jnp.inf), grown_BK)
+        _, chosen_BK = lax.top_k(rank, self.beam_size)
 
-        def choose(finished_BK: jax.Array, grown_BK: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(both(finished_BK, grown_BK), chosen_BK, axis=1)
+        def choose(finished_BJ: jax.Array, grown_BK: jax.Array) -> jax.Array:
+            return jnp.take_along_axis(both(finished_BJ, grown_BK), chosen_BK, axis=1)
 
-        held_BK = jnp.broadcast_to(jnp.arange(beam_size)[None], (batch, beam_size))
-        origin_BK = choose(held_BK, flat_BK // count)
-        token_BK = choose(jnp.zeros_like(token_BK), token_BK)
-        log_probs_BK = choose(jnp.where(beam.finished_BK, beam.log_probs_BK, -jnp.inf), grown_BK)
-        was_finished_BK = choose(beam.finished_BK, jnp.zeros_like(beam.finished_BK))
+        held_BJ = jnp.broadcast_to(jnp.arange(held)[None], (batch, held))
+        origin_BK = choose(held_BJ, jnp.minimum(flat_BK // count, held - 1))
+        token_BK = choose(jnp.zeros_like(beam.lengths_BJ), token_BK)
+        log_probs_BK = choose(jnp.where(beam.finished_BJ, beam.log_probs_BJ, -jnp.inf), grown_BK)
+        was_finished_BK = choose(beam.finished_BJ, jnp.zeros_like(grown_BK, bool))
         ended_BK = (token_BK == self.eos_id) & (log_probs_BK > -jnp.inf)
-        tokens_BKT = jnp.take_along_axis(beam.tokens_BKT, origin_BK[..., None], axis=1)
+        tokens_BKT = jnp.take_along_axis(beam.tokens_BJT, origin_BK[..., None], axis=1)
         beam = _Beam(
             limits_B=beam.limits_B,
-            tokens_BKT=tokens_BKT.at[:, :, position].set(token_BK),
-            lengths_BK=choose(beam.lengths_BK, jnp.full_like(beam.lengths_BK, position + 1)),
-            log_probs_BK=log_probs_BK,
-            finished_BK=was_finished_BK | ended_BK,
+            tokens_BJT=tokens_BKT.at[:, :, position].set(token_BK),
+            lengths_BJ=choose(beam.lengths_BJ, jnp.full_like(token_BK, position + 1)),
+            log_probs_BJ=log_probs_BK,
+            finished_BJ=was_finished_BK | ended_BK,
         )
         return position + 1, self._without_the_hopeless(beam), self.reorder(cache, origin_BK)
 
@@ -233,16 +248,16 @@ class _Search:
         """Ends sentences that cannot find anything better."""
         # Log-probabilities only fall. The penalty divides by at most that of the limit, or where it
         # favours shorter outputs by that of a single token, which is 1.
-        best_live_B = jnp.max(jnp.where(beam.live(), beam.log_probs_BK, -jnp.inf), axis=1)
+        best_live_B = jnp.max(jnp.where(beam.live(), beam.log_probs_BJ, -jnp.inf), axis=1)
         bound_B = best_live_B / jnp.maximum(length_penalty(beam.limits_B, self.alpha), 1.0)
         worst_kept_B = lax.top_k(self.scores(beam), self.n_best)[0][:, -1]
-        ends_BK = ~beam.finished_BK & (worst_kept_B >= bound_B)[:, None]
-        return beam._replace(log_probs_BK=jnp.where(ends_BK, -jnp.inf, beam.log_probs_BK))
+        ends_BJ = ~beam.finished_BJ & (worst_kept_B >= bound_B)[:, None]
+        return beam._replace(log_probs_BJ=jnp.where(ends_BJ, -jnp.inf, beam.log_probs_BJ))
 
     def scores(self, beam: _Beam) -> jax.Array:
-        """[B, K], -inf for what is not finished."""
-        penalty_BK = length_penalty(beam.lengths_BK, self.alpha)
-        return jnp.where(beam.finished_BK, beam.log_probs_BK / penalty_BK, -jnp.inf)
+        """[B, J], -inf for what is not finished."""
+        penalty_BJ = length_penalty(beam.lengths_BJ, self.alpha)
+        return jnp.where(beam.finished_BJ, beam.log_probs_BJ / penalty_BJ, -jnp.inf)
 
 
 def beam_search(
@@ -266,9 +281,11 @@ def beam_search(
     reach the score of the n_best-th finished one. Its result does not depend on the others'.
 
     Args:
-      step_fn: from tokens [B·K] int32 (0 at the start), a position (int32 scalar) and the cache to
-        logits [B·K, V] and the new cache. Token 0 is padding and is never put out.
-      cache: a pytree that `step_fn` and `reorder` know how to read.
+      step_fn: from tokens [B·J] int32, a position (int32 scalar) and the cache to logits [B·J, V]
+        and the new cache. J is 1 at position 0, where all hypotheses are alike and the token is 0,
+        and K from then on. Token 0 is padding and is never put out.
+      cache: of one hypothesis of each sentence, a pytree that `step_fn` and `reorder` know how to
+        read.
       max_lengths: [B] int32, most tokens of each output, the end mark included, so that 0 is no
         less than 1; at the limit the end mark is taken, with its own probability.
       length: T; a smaller limit than `max_lengths` where it is less.
@@ -276,12 +293,13 @@ def beam_search(
       eos_id: the end mark, from 1 to V - 1.
       alpha: of the length penalty.
       n_best: how many of the K outputs have to be right, at most K.
-      reorder: from the cache and [B, K] int32, which hypothesis of its sentence takes each place,
-        to the cache after that.
+      reorder: from the cache of J hypotheses of each sentence and [B, K] int32, which of them
+        takes each place, to the cache of K.
       grow: from the cache and a length to the cache with room for so many tokens; without it
         `cache` has room for `length` of them.
-      rooms: lengths to which the cache grows one after the other, before the last, `length`: where
-        a step costs by the room there is, more of them cost less. Each is compiled by itself.
+      rooms: lengths to which the cache grows one after the other, after the first step, which has
+        room for a token, and before the last, `length`: where a step costs by the room there is,
+        more of them cost less. Each is compiled by itself.
       select: from the cache and [b] int32 to the cache of these sentences. With it the stragglers,
         as soon as a quarter of the sentences are left or the last of `rooms` is full, go on in
         batches of a quarter.
@@ -298,23 +316,23 @@ def beam_search(
     check_length(length)
     if isinstance(alpha, int | float) and not math.isfinite(alpha):
         raise ValueError(f'alpha={alpha} must be a finite number.')
-    if list(rooms) != sorted(set(rooms)) or not all(0 <= room <= length for room in rooms):
-        raise ValueError(f'rooms={rooms} must ascend, from 0 to length={length} at most.')
-    search = _Search(step_fn, reorder, eos_id, alpha, n_best)
+    if list(rooms) != sorted(set(rooms)) or not all(1 <= room <= length for room in rooms):
+        raise ValueError(f'rooms={rooms} must ascend, from 1 to length={length} at most.')
+    search = _Search(step_fn, reorder, beam_size, eos_id, alpha, n_best)
     grow = grow or (lambda cache, _: cache)
     max_lengths = jnp.asarray(max_lengths, jnp.int32)
     batch = max_lengths.shape[0]
     beam = _Beam(
         limits_B=jnp.minimum(max_lengths, length),
-        tokens_BKT=jnp.zeros((batch, beam_size, length), jnp.int32),
-        lengths_BK=jnp.zeros((batch, beam_size), jnp.int32),
-        # All places begin alike, so only the first is alive: K equal beams would stay equal.
-        log_probs_BK=jnp.where(jnp.arange(beam_size) == 0, 0.0, -jnp.inf)[None].repeat(batch, 0),
-        finished_BK=jnp.zeros((batch, beam_size), bool),
+        tokens_BJT=jnp.zeros((batch, 1, length), jnp.int32),
+        lengths_BJ=jnp.zeros((batch, 1), jnp.int32),
+        log_probs_BJ=jnp.zeros((batch, 1), jnp.float32),
+        finished_BJ=jnp.zeros((batch, 1), bool),
     )
     part = batch // 4 if select is not None and batch % 4 == 0 else batch
     few = part if part < batch else 0
-    position = jnp.int32(0)
+    # By itself: K equal hypotheses would cost K times as much.
+    position, beam, cache = search.step(jnp.int32(0), beam, grow(cache, 1))
     for room in rooms:
         position, beam, cache = search.run(position, beam, grow(cache, room), room, few)
     if select is None:
@@ -334,10 +352,10 @@ def beam_search(
         beam = jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:])[back_B], parts)
     best_BK, order_BK = lax.top_k(search.scores(beam), beam_size)
     found_BK = best_BK > -jnp.inf
-    tokens_BKT = jnp.take_along_axis(beam.tokens_BKT, order_BK[..., None], axis=1)
+    tokens_BKT = jnp.take_along_axis(beam.tokens_BJT, order_BK[..., None], axis=1)
     return Hypotheses(
         tokens=jnp.where(found_BK[..., None], tokens_BKT, 0),
-        lengths=jnp.where(found_BK, jnp.take_along_axis(beam.lengths_BK, order_BK, axis=1), 0),
+        lengths=jnp.where(found_BK, jnp.take_along_axis(beam.lengths_BJ, order_BK, axis=1), 0),
         scores=best_BK,
-        log_probs=jnp.take_along_axis(beam.log_probs_BK, order_BK, axis=1),
+        log_probs=jnp.take_along_axis(beam.log_probs_BJ, order_BK, axis=1),
     )

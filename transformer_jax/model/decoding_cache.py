@@ -41,19 +41,21 @@ def with_room(cache: DecodingCache, length: int) -> DecodingCache:
     if length < room:
         raise ValueError(f'length={length} must be at least the room there is, {room}.')
 
-    def longer(x: jax.Array, axis: int, count: int, value: int = 0) -> jax.Array:
-        padding = [(0, 0)] * x.ndim
-        padding[axis] = (0, count)
-        return jnp.pad(x, padding, constant_values=value)
-
     places = (length - room) * hypotheses
     return cache._replace(
         self_attention=tuple(
-            KVCache(longer(key, 3, places), longer(value, 2, places))
+            KVCache(_longer(key, 3, places), _longer(value, 2, places))
             for key, value in cache.self_attention
         ),
-        ancestors=longer(cache.ancestors, 2, length - room, -1),
+        ancestors=_longer(cache.ancestors, 2, length - room, -1),
     )
+
+
+def _longer(x: jax.Array, axis: int, count: int, value: int = 0) -> jax.Array:
+    """`x` with `count` times `value` more at the end of an axis."""
+    padding = [(0, 0)] * x.ndim
+    padding[axis] = (0, count)
+    return jnp.pad(x, padding, constant_values=value)
 
 
 def select_sentences(cache: DecodingCache, sentences: jax.Array) -> DecodingCache:
@@ -65,8 +67,26 @@ def reorder_hypotheses(cache: DecodingCache, origins: jax.Array) -> DecodingCach
     """The cache after each hypothesis has been replaced by one of its sentence.
 
     Args:
-      cache: before.
-      origins: [B, K] int32, which hypothesis takes each place.
+      cache: before, of J hypotheses of each sentence.
+      origins: [B, K] int32, which of them takes each of the places, which may be more.
+
+    Raises:
+      ValueError: if there are fewer places than hypotheses.
     """
-    ancestors = jnp.take_along_axis(cache.ancestors, origins[..., None], axis=1)
-    return cache._replace(ancestors=ancestors)
+    _, before, room = cache.ancestors.shape
+    after = origins.shape[1]
+    if after < before:
+        raise ValueError(f'origins are of {after} places, but there are {before} hypotheses.')
+
+    def wider(x: jax.Array, axis: int) -> jax.Array:
+        """T·J places as T·K."""
+        by_position = x.reshape(*x.shape[:axis], room, before, *x.shape[axis + 1 :])
+        places = _longer(by_position, axis + 1, after - before)
+        return places.reshape(*x.shape[:axis], room * after, *x.shape[axis + 1 :])
+
+    return cache._replace(
+        self_attention=tuple(
+            KVCache(wider(key, 3), wider(value, 2)) for key, value in cache.self_attention
+        ),
+        ancestors=jnp.take_along_axis(cache.ancestors, origins[..., None], axis=1),
+    )

@@ -249,12 +249,10 @@ class Transformer(nn.Module):
         _check_ids('source', source)
         return self.encoder(self._embed(source), padding_mask(source), deterministic=deterministic)
 
-    def start_decoding(self, source: jax.Array, hypotheses: int) -> DecodingCache:
-        """Encodes `source` for decoding; `with_room` makes room for the outputs.
+    def start_decoding(self, source: jax.Array) -> DecodingCache:
+        """Encodes [B, S] int32 ids for decoding one hypothesis of each sentence.
 
-        Args:
-          source: [B, S] int32 ids.
-          hypotheses: K, hypotheses per sentence.
+        `with_room` makes room for its tokens, `reorder_hypotheses` several of it.
         """
         config = self.config
         batch, dtype = source.shape[0], heads_dtype(compute_dtype(config))
@@ -266,7 +264,7 @@ class Transformer(nn.Module):
         # memory; compiled, nothing else of it remains.
         start, mask = self._embed(jnp.zeros((batch, 1), jnp.int32)), padding_mask(source)
         _, _, memory = self.decoder(start, self.encode(source), mask)
-        ancestors = jnp.zeros((batch, hypotheses, 0), jnp.int32)
+        ancestors = jnp.zeros((batch, 1, 0), jnp.int32)
         return DecodingCache((nothing,) * config.num_layers, memory, mask, ancestors)
 
     def decode_step(
