@@ -83,3 +83,13 @@ def test_the_command_prints_a_line_each(capsys):
     lines = {line.split()[0]: line for line in out.splitlines() if line}
     assert set(ROWS) <= set(lines)
     assert '63,045,632    65M  -3.0%' in lines['base']
+
+
+def test_devices_that_are_not_there_are_said_in_a_sentence(monkeypatch):
+    def devices():
+        raise RuntimeError("Unknown backend 'foo'")
+
+    monkeypatch.setattr('jax.devices', devices)
+    monkeypatch.setenv('JAX_PLATFORMS', 'foo')
+    with pytest.raises(UserError, match=r"^JAX_PLATFORMS='foo' asks for devices that JAX does not"):
+        paper.main([])

@@ -242,4 +242,5 @@ def _parse(key: str, value: str, default: Any) -> Any:
             return {'true': True, 'false': False}[value.lower()]
         return kind(value)
     except (KeyError, ValueError) as error:
-        raise UserError(f'{key}={value!r} must be of type {kind.__name__}.') from error
+        wanted = 'True or False' if kind is bool else f'of type {kind.__name__}'
+        raise UserError(f'{key}={value!r} must be {wanted}.') from error

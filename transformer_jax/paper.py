@@ -97,6 +97,9 @@ def main(arguments: Sequence[str]) -> None:
     """Prints the table."""
     parser = command.Parser(prog='python -m transformer_jax.paper', description=__doc__)
     parser.parse_args(arguments)
+    from transformer_jax.sharding import data_mesh  # jax: seconds to import
+
+    data_mesh()  # before the model is traced, in words of JAX's own if there are no devices
     print(table())
 
 

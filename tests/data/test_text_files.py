@@ -115,6 +115,20 @@ def test_invalid_utf8_names_the_line(tmp_path):
     assert f"data.train_target='{target}', line 2, is not UTF-8" in text
 
 
+@pytest.mark.parametrize('encoding', ['utf-16-le', 'utf-16-be'])
+@pytest.mark.parametrize('lines', [3, 4])  # of the other file: both ends of lines are counted
+def test_utf_16_is_named_whatever_lines_it_seems_to_have(tmp_path, encoding, lines):
+    (tmp_path / 'a').write_bytes('\ufeffa\nb\nc\n'.encode(encoding))
+    (tmp_path / 'b').write_text('un\n' * lines)
+    config = files_config(tmp_path / 'a', tmp_path / 'b')
+    assert f"data.train_source='{tmp_path}/a', line 1, is UTF-16: convert" in message(config)
+
+
+def test_a_url_is_no_file():
+    text = message(files_config('https://example.org/train.en', 'train.fr'))
+    assert text.startswith("data.train_source='https://example.org/train.en' is a URL")
+
+
 @pytest.mark.parametrize('suffix, compress', [('gz', gzip.compress), ('xz', lzma.compress)])
 @pytest.mark.parametrize('damage', [lambda data: data[:-20], lambda data: b'plain text'])
 def test_damaged_archive(tmp_path, suffix, compress, damage):

@@ -1,5 +1,6 @@
 """Sentence pairs from files: two text files aligned by line, or a TSV, CSV or JSON-lines table."""
 
+import codecs
 import contextlib
 import csv
 import dataclasses
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TextIO
 
 from transformer_jax.config import DataConfig
-from transformer_jax.errors import UserError, did_you_mean, listing
+from transformer_jax.errors import UserError, did_you_mean, listing, user_path
 
 Pair = tuple[str, str]
 
@@ -24,6 +25,7 @@ JSON_LINES = ('.jsonl', '.jsonlines', '.json-lines', '.ndjson')
 _TABLES = ('.tsv', '.csv', *JSON_LINES)
 _OPENERS: dict[str, Callable[..., Any]] = {'.gz': gzip.open, '.xz': lzma.open}
 _OTHER_COMPRESSIONS = ('.bz2', '.zip', '.zst', '.7z', '.lz4')
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -37,8 +39,11 @@ def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
         try:
             text = line.decode('utf-8')
         except UnicodeDecodeError:
-            remedy = 'convert the text (iconv -t UTF-8) or mend the line.'
-            raise UserError(f'{name}, line {number}, is not UTF-8: {remedy}') from None
+            if number == 1 and line.startswith(_UTF16_MARKS):
+                what, remedy = 'UTF-16', 'convert the text (iconv -f UTF-16 -t UTF-8).'
+            else:
+                what, remedy = 'not UTF-8', 'convert the text (iconv -t UTF-8) or mend the line.'
+            raise UserError(f'{name}, line {number}, is {what}: {remedy}') from None
         yield text.removeprefix('\ufeff') if number == 1 else text
 
 
@@ -147,7 +152,7 @@ class FilesCorpus:
             paths = [getattr(config, field) for field in fields]
             if paths[0]:
                 files = [
-                    TextFile(f'data.{field}', pathlib.Path(os.path.expanduser(path)))
+                    TextFile(f'data.{field}', user_path(path, f'data.{field}'))
                     for field, path in zip(fields, paths, strict=True)
                     if path
                 ]
@@ -200,6 +205,8 @@ def _check_files(files: list[TextFile]) -> list[TextFile]:
         )
     counts = [file.count_lines() for file in files]
     if counts[0] != counts[1]:
+        for file in files:
+            next(file.lines(), None)  # what is no UTF-8 ends its lines elsewhere
         raise UserError(
             f'{source} has {counts[0]} lines but {target} has {counts[1]}: '
             'give files of which each line translates the same line of the other.'
