@@ -285,7 +285,7 @@ def beam_search(
         and the new cache. J is 1 at position 0, where all hypotheses are alike and the token is 0,
         and K from then on. Token 0 is padding and is never put out.
       cache: of one hypothesis of each sentence, a pytree that `step_fn` and `reorder` know how to
-        read.
+        read; for `take_rows` its arrays have B rows.
       max_lengths: [B] int32, most tokens of each output, the end mark included, so that 0 is no
         less than 1; at the limit the end mark is taken, with its own probability.
       length: T; a smaller limit than `max_lengths` where it is less.

@@ -77,6 +77,9 @@ def reorder_hypotheses(cache: DecodingCache, origins: jax.Array) -> DecodingCach
     after = origins.shape[1]
     if after < before:
         raise ValueError(f'origins are of {after} places, but there are {before} hypotheses.')
+    ancestors = jnp.take_along_axis(cache.ancestors, origins[..., None], axis=1)
+    if after == before:
+        return cache._replace(ancestors=ancestors)
 
     def wider(x: jax.Array, axis: int) -> jax.Array:
         """T·J places as T·K."""
@@ -88,5 +91,5 @@ def reorder_hypotheses(cache: DecodingCache, origins: jax.Array) -> DecodingCach
         self_attention=tuple(
             KVCache(wider(key, 3), wider(value, 2)) for key, value in cache.self_attention
         ),
-        ancestors=jnp.take_along_axis(cache.ancestors, origins[..., None], axis=1),
+        ancestors=ancestors,
     )
