@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax import memory
-from transformer_jax.config import Config, DecodeConfig
+from transformer_jax.config import Config, DecodeConfig, ModelConfig
 from transformer_jax.config.checks import check_types
 from transformer_jax.data.batching import round_length
 from transformer_jax.decoding import Hypotheses, beam_search, sample
@@ -24,6 +24,7 @@ from transformer_jax.model import (
     in_compute_dtype,
     reorder_hypotheses,
     select_sentences,
+    turned_kernels,
     with_room,
 )
 from transformer_jax.sharding import (
@@ -125,6 +126,9 @@ class Searcher:
         self.model = Transformer(config.model, vocab_size, MeshLayout(self.mesh))
         placed = jax.device_put(params, state_shardings(params, self.mesh))
         self.params = in_compute_dtype(config.model, placed)
+        self._variables = {'params': self.params}
+        if self.mesh.size == 1:
+            self._variables['turned_kernels'] = _turned(self.params, config=config.model)
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self._eos_id, self._unknown_id = eos_id, unknown_id
         self._long_lines = memory.LongLines(self.mesh.local_devices[0])
@@ -246,8 +250,8 @@ class Searcher:
         self, batch: dict[str, jax.Array], options: dict[str, Any], name: str
     ) -> Hypotheses:
         self._check_room(batch, options, name)
-        cache = _start(self.params, batch['source'], model=self.model)
-        return jax.device_get(_search(self.params, cache, **batch, **options))
+        cache = _start(self._variables, batch['source'], model=self.model)
+        return jax.device_get(_search(self._variables, cache, **batch, **options))
 
     def _check_room(self, batch: dict[str, jax.Array], options: dict[str, Any], name: str) -> None:
         """A UserError if long lines, or wide beams, take more memory than a device has."""
@@ -257,14 +261,14 @@ class Searcher:
             return
 
         def programs() -> Iterator[jax.stages.Lowered]:
-            start = _start.lower(self.params, batch['source'], model=self.model)
+            start = _start.lower(self._variables, batch['source'], model=self.model)
             yield start
             cache = jax.tree.map(
                 lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                 start.out_info,
                 start.compile().output_shardings,
             )
-            yield _search.lower(self.params, cache, **batch, **options)
+            yield _search.lower(self._variables, cache, **batch, **options)
 
         self._long_lines.check(
             (rows, length, options['beam_size'], options['max_extra_length']),
@@ -301,12 +305,17 @@ def _rooms(rows: int, source_length: int, longest: int) -> list[int]:
     return [math.ceil(likely * stage / stages) for stage in range(1, stages + 1)]
 
 
+@kept_jit(static_argnames=('config',))
+def _turned(params: Any, *, config: ModelConfig) -> Any:
+    return turned_kernels(config, params)
+
+
 # Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
 # turn it around in each step of the search.
 @kept_jit(static_argnames=('model',))
-def _start(params: Any, source: jax.Array, *, model: Transformer) -> DecodingCache:
+def _start(variables: Any, source: jax.Array, *, model: Transformer) -> DecodingCache:
     """Encodes [B, S] ids."""
-    return model.apply({'params': params}, source, method='start_decoding')
+    return model.apply(variables, source, method='start_decoding')
 
 
 @kept_jit(
@@ -321,7 +330,7 @@ def _start(params: Any, source: jax.Array, *, model: Transformer) -> DecodingCac
     )
 )
 def _search(
-    params: Any,
+    variables: Any,
     cache: DecodingCache,
     source: jax.Array,
     numbers: jax.Array,
@@ -347,7 +356,7 @@ def _search(
     limits_B = jnp.minimum(limits_B, longest)
 
     def step_fn(tokens, position, cache):
-        return model.apply({'params': params}, tokens, position, cache, method='decode_step')
+        return model.apply(variables, tokens, position, cache, method='decode_step')
 
     if sampling is not None:
 

@@ -67,7 +67,7 @@ def test_the_gradients_are_those_of_einsum(dtype, tolerance):
         np.testing.assert_allclose(gradient.astype(jnp.float32), wanted, atol=tolerance * 4)
 
 
-WIDER, NARROWER = (12, 4, 7), (12, 7, 4)  # P, K, N
+WIDER, NARROWER, MANY = (12, 4, 7), (12, 7, 4), (65, 4, 7)  # P, K, N
 
 
 def matrices(shape, transposed, dtype):
@@ -77,7 +77,7 @@ def matrices(shape, transposed, dtype):
 
 
 @pytest.mark.parametrize('transposed', [False, True])
-@pytest.mark.parametrize('shape', [WIDER, NARROWER])
+@pytest.mark.parametrize('shape', [WIDER, NARROWER, MANY])
 @pytest.mark.parametrize('dtype, tolerance', [('float32', 1e-5), ('bfloat16', 0.1)])
 def test_matmul_and_its_gradients_are_those_of_the_operator(shape, transposed, dtype, tolerance):
     x, kernel = matrices(shape, transposed, dtype)
@@ -116,6 +116,14 @@ def test_on_a_cpu_products_of_bfloat16_are_of_the_kind_that_xla_has(shape, trans
     for product in found:
         (contracted, _), _ = product.params['dimension_numbers']
         assert contracted == (1,), 'the first matrix would have to be transposed'
+
+
+@pytest.mark.parametrize('rows, kernel_first', [(1, False), (2, True), (64, True), (65, False)])
+def test_on_a_cpu_few_rows_come_second_in_a_product(rows, kernel_first):
+    arguments = matrices((rows, 4, 7), True, 'float32')
+    of_values = products(lambda x, kernel: jnp.sum(matmul(x, kernel, transposed=True)), *arguments)
+    first, second = (variable.aval.shape[0] for variable in of_values[0].invars)
+    assert (first, second) == ((7, rows) if kernel_first else (rows, 7))
 
 
 @pytest.mark.parametrize('count', [1, 2, 7, 64])

@@ -1,7 +1,7 @@
 """Times a peer and us by turns on the same work: python tests/peers/speed.py PEER WORK.
 
     python tests/peers/speed.py torch train_tiny
-    python tests/peers/speed.py ctranslate2 decode_base --option=32
+    python tests/peers/speed.py ctranslate2 decode_base_one
 
 Each runs in a process of its own, which rests while it is the other's turn; what counts is the
 ratio of their tokens/s, round by round. Needs the extra `peers`; JoeyNMT, whose requirements
@@ -40,8 +40,8 @@ PEERS = {
 class Work:
     """Random sentences to train on, or to translate to outputs of `length` tokens with a beam of 4.
 
-    Trained with dropout 0.1, label smoothing 0.1 and Adam(0.9, 0.98); matrix products are in
-    `model.dtype`.
+    Trained with dropout 0.1, label smoothing 0.1 and Adam(0.9, 0.98); translated `together` at a
+    time. Matrix products are in `model.dtype`.
     """
 
     kind: str
@@ -50,6 +50,7 @@ class Work:
     rows: int
     length: int
     repeats: int = 1
+    together: int = 64
 
     def batch(self):
         """'source' and 'target', [rows, length] int32."""
@@ -81,6 +82,8 @@ WORKS = {
     'train_tiny': Work('train', TINY, 10_000, 128, 32, repeats=5),
     'train_base': Work('train', BASE, 32_000, 32, 32, repeats=2),
     'decode_base': Work('decode', BASE, 32_000, 256, 30),
+    'decode_base_few': Work('decode', BASE, 32_000, 64, 30, together=8),
+    'decode_base_one': Work('decode', BASE, 32_000, 24, 30, together=1),
 }
 BEAM_SIZE = 4
 
@@ -94,7 +97,10 @@ def main():
     parser.add_argument('work', choices=WORKS)
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument(
-        '--option', default='', help="the peer's own: for decoding, how many sentences at a time"
+        '--option',
+        default='',
+        help="the peer's own: for decoding, how many sentences at a time (default: as many as we "
+        "take), and after a comma its dtype: ',int8'",
     )
     parser.add_argument(
         '--dtype',

@@ -15,8 +15,8 @@ from transformer_jax.model import Transformer, sinusoidal_positions
 
 
 def prepare(work, option=''):
-    """As `speed_ours.prepare`; the option is how many sentences are translated at a time, and after
-    a comma the type it computes with: '32,int8'."""
+    """As `speed_ours.prepare`; the option is how many sentences are translated at a time, if not as
+    many as we translate, and after a comma the type it computes with: ',int8'."""
     size, _, dtype = option.partition(',')
     model = Transformer(work.model, work.vocab_size)
     one = jnp.zeros((1, 1), jnp.int32)
@@ -37,7 +37,7 @@ def prepare(work, option=''):
         found = translator.translate_batch(
             sentences,
             beam_size=BEAM_SIZE,
-            max_batch_size=int(size or 64),
+            max_batch_size=int(size or work.together),
             min_decoding_length=work.length,
             max_decoding_length=work.length,
         )

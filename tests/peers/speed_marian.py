@@ -12,14 +12,14 @@ from torch import nn
 
 
 def prepare(work, option=''):
-    """As `speed_ours.prepare`; the option is how many sentences are translated at a time, and after
-    a comma the type it computes with: '64,bfloat16'."""
+    """As `speed_ours.prepare`; the option is how many sentences are translated at a time, if not as
+    many as we translate, and after a comma the type it computes with: ',bfloat16'."""
     module = marian_model(work.model, work.vocab_size, dropout=0.1, attn_implementation='sdpa')
     versions = f'transformers {transformers.__version__} on torch {torch.__version__}'
     if work.kind == 'decode':
         size, _, dtype = option.partition(',')
         module = module.eval().to(getattr(torch, dtype or 'float32'))
-        return f'{versions} ({module.dtype})', _decoder(work, module, int(size or 64))
+        return f'{versions} ({module.dtype})', _decoder(work, module, int(size or work.together))
 
     def loss(source, target):
         logits = module(

@@ -9,7 +9,7 @@ from peers.speed import BEAM_SIZE
 
 from transformer_jax.config import OptimizerConfig
 from transformer_jax.decoding import beam_search
-from transformer_jax.model import Transformer, reorder_hypotheses, with_room
+from transformer_jax.model import Transformer, reorder_hypotheses, turned_kernels, with_room
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
 from transformer_jax.training.step import train_step
@@ -45,16 +45,17 @@ def prepare(work, option=''):
 def _decoder(work, model, params):
     # The end mark's logit is 0, with others far above: it comes at the limit and not before.
     params['embedding'] = params['embedding'].at[1].set(0.0)
+    variables = {'params': params, 'turned_kernels': turned_kernels(work.model, params)}
     length = work.length
 
     @jax.jit
-    def start(source):
-        return model.apply({'params': params}, source, method='start_decoding')
+    def start(variables, source):
+        return model.apply(variables, source, method='start_decoding')
 
     @jax.jit
-    def search(params, cache):
+    def search(variables, cache):
         return beam_search(
-            lambda *args: model.apply({'params': params}, *args, method='decode_step'),
+            lambda *args: model.apply(variables, *args, method='decode_step'),
             cache,
             jnp.full(cache.ancestors.shape[0], length),
             length=length,
@@ -62,13 +63,13 @@ def _decoder(work, model, params):
             eos_id=1,
             reorder=reorder_hypotheses,
             grow=with_room,
-            rooms=(length // 2,),
+            rooms=(length // 2,) if work.together >= 16 else (),
         )
 
-    batches = list(work.batches(64))
+    batches = list(work.batches(work.together))
 
     def run():
-        found = [jax.device_get(search(params, start(source))) for source in batches]
+        found = [jax.device_get(search(variables, start(variables, source))) for source in batches]
         return sum(int(np.sum(outputs.lengths[:, 0])) for outputs in found)
 
     return run

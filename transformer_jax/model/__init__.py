@@ -31,6 +31,7 @@ from transformer_jax.model.transformer import (
     Transformer,
     in_compute_dtype,
     parameter_count,
+    turned_kernels,
 )
 
 __all__ = [
@@ -53,5 +54,6 @@ __all__ = [
     'reorder_hypotheses',
     'select_sentences',
     'sinusoidal_positions',
+    'turned_kernels',
     'with_room',
 ]

@@ -10,7 +10,8 @@ from flax import linen as nn
 from jax import lax
 
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import add_bias, float32_einsum, matmul
+from transformer_jax.model.gradients import add_bias, float32_einsum
+from transformer_jax.model.kernels import product
 from transformer_jax.model.layout import Layout
 
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
@@ -266,7 +267,8 @@ class MultiHeadAttention(nn.Module):
             # Queries, keys and values in one product would take as long there, with AMX 5 % longer.
             x_PD = x_BTD.astype(self.dtype).reshape(-1, model_size)
             to_float32 = heads_dtype(self.dtype) == jnp.float32
-            heads = matmul(x_PD, kernel_DNH.reshape(model_size, -1), to_float32=to_float32)
+            kernel = kernel_DNH.reshape(model_size, -1)
+            heads = product(self, name, x_PD, kernel, to_float32=to_float32)
             x_BTNH = heads.reshape(*x_BTD.shape[:2], *shape[1:])
             if self.use_bias:
                 bias_NH = self.param(f'{name}_bias', nn.initializers.zeros, shape[1:], jnp.float32)
@@ -305,7 +307,7 @@ class MultiHeadAttention(nn.Module):
         kernel_NHD = self.param('output', init, shape, jnp.float32)
         kernel_NHD = self.layout(kernel_NHD.astype(self.dtype), 'NHD')
         heads = output_BTNH.astype(self.dtype).reshape(-1, self.num_heads * value_size)
-        out_PD = matmul(heads, kernel_NHD.reshape(-1, model_size))
+        out_PD = product(self, 'output', heads, kernel_NHD.reshape(-1, model_size))
         if self.use_bias:
             bias_D = self.param('output_bias', nn.initializers.zeros, (model_size,), jnp.float32)
             out_PD = add_bias(out_PD, bias_D)

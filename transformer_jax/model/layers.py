@@ -11,7 +11,8 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import add_bias, matmul, relu
+from transformer_jax.model.gradients import add_bias, relu
+from transformer_jax.model.kernels import product
 from transformer_jax.model.layout import Layout
 
 _logger = logging.getLogger('transformer_jax')
@@ -91,7 +92,8 @@ class Dense(nn.Module):
         init = nn.initializers.xavier_uniform()
         kernel_CE = self.param('kernel', init, (x.shape[-1], self.features), jnp.float32)
         bias_E = self.param('bias', nn.initializers.zeros, (self.features,), jnp.float32)
-        return add_bias(matmul(x.astype(self.dtype), kernel_CE.astype(self.dtype)), bias_E)
+        x_PC, kernel_CE = x.astype(self.dtype), kernel_CE.astype(self.dtype)
+        return add_bias(product(self, 'kernel', x_PC, kernel_CE), bias_E)
 
 
 class FeedForward(nn.Module):
