@@ -133,12 +133,12 @@ def _search(config, flags, devices, top_k):
 
     params = abstract_state(config, vocab_size, mesh).params
     converted = jax.eval_shape(lambda params: in_compute_dtype(config.model, params), params)
-    params = like(converted, jax.tree.map(lambda x: x.sharding, params))
+    variables = {'params': like(converted, jax.tree.map(lambda x: x.sharding, params))}
     source, numbers = array(jnp.int32, flags.rows, flags.length), array(jnp.int32, flags.rows)
-    start = search._start.lower(params, source, model=model)
+    start = search._start.lower(variables, source, model=model)
     started = start.compile()
     found = search._search.lower(
-        params,
+        variables,
         like(start.out_info, started.output_shardings),
         source,
         numbers,

@@ -289,6 +289,9 @@ class DecodingSpeed:
 
     Weights that were not trained end their outputs anywhere; here the end mark is made unlikely,
     and the limit is the length of the source.
+
+    Attributes:
+      max_rows: most sentences that translating takes at a time here.
     """
 
     def __init__(self, config: Config, vocab_size: int, sentences: Sequence[np.ndarray]):
@@ -308,6 +311,7 @@ class DecodingSpeed:
         decode = dataclasses.replace(config.decode, max_extra_length=0)
         config = dataclasses.replace(config, decode=decode)
         self._search = Searcher(config, vocab_size, _EOS, params)
+        self.max_rows = self._search.max_rows
         limit = self._search.source_limit()
         self._sentences = [
             np.append(ids[: limit - 1], np.int32(_EOS)) if 0 < limit < len(ids) else ids
