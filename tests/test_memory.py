@@ -1,5 +1,8 @@
 """What memory is free, on machines made of files, and what does not fit into it."""
 
+import os
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +10,13 @@ import pytest
 
 from transformer_jax import memory
 from transformer_jax.errors import UserError
-from transformer_jax.memory import check_room, device_memory, free_memory, in_units
+from transformer_jax.memory import (
+    check_room,
+    device_memory,
+    free_memory,
+    give_back_freed,
+    in_units,
+)
 
 
 @pytest.fixture
@@ -117,3 +126,23 @@ def test_a_program_that_needs_more_than_there_is_is_refused(monkeypatch, room, f
         sentence = r'^line 3 needs 1\.00 MiB on a device of 0\.50 MiB: split it\.$'
         with pytest.raises(UserError, match=sentence):
             check_room(program, jax.devices()[0], 'line 3', 'split it.')
+
+
+@pytest.mark.skipif(
+    'CS_GNU_LIBC_VERSION' not in os.confstr_names, reason='of glibc, which is not here'
+)
+def test_what_was_freed_between_what_is_in_use_is_given_back():
+    def resident():
+        return int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+
+    blocks = [bytes([1]) * 3000 for _ in range(20_000)]
+    last = blocks.pop()  # glibc itself gives back what is above all that is in use
+    del blocks
+    before = resident()
+    give_back_freed()
+    assert before - resident() > 30_000_000 and last
+
+
+def test_another_c_library_keeps_what_was_freed(monkeypatch):
+    monkeypatch.setattr(memory.ctypes, 'CDLL', lambda name: object())
+    give_back_freed()

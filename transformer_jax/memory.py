@@ -1,6 +1,7 @@
 """How much memory there is, and how much a program takes."""
 
 import contextlib
+import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -110,6 +111,15 @@ class LongLines:
             for program in programs():
                 check_room(program, self._device, name, remedy)
             self._fitting.add(shape)
+
+
+def give_back_freed() -> None:
+    """Has glibc return to the kernel what was freed, of which it keeps hundreds of MB a program.
+
+    Other C libraries are left to themselves.
+    """
+    with contextlib.suppress(OSError, TypeError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def free_memory(root: Path = Path('/')) -> int | None:

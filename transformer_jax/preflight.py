@@ -28,7 +28,7 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.files import written_whole
 from transformer_jax.flops import step_flops
-from transformer_jax.memory import in_units, needed_memory, no_room
+from transformer_jax.memory import give_back_freed, in_units, needed_memory, no_room
 from transformer_jax.model import Transformer
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.progress import progress_bar
@@ -338,6 +338,7 @@ def compile_steps(
     finally:
         pool.shutdown(cancel_futures=True)
         others.shutdown()
+    give_back_freed()  # XLA's compilers have left gigabytes
     return {bucket: result[bucket] for bucket in buckets}
 
 

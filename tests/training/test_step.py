@@ -162,6 +162,12 @@ def test_finite_steps_are_all_taken(state):
     assert (int(window.skipped), int(window.first_skipped)) == (0, 0)
 
 
+def test_whether_a_step_is_finite_is_looked_into_in_one_place(state):
+    # XLA had put the sum over all gradients into the update of each of them.
+    program, arrays = step().lower(state, BATCH).compile(), len(jax.tree.leaves(state.params))
+    assert program.as_text().count(' is-finite(') < arrays
+
+
 def test_what_is_asked_of_gpus_is_the_same_step(state, monkeypatch):
     expected = step()(state, BATCH)
     monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')

@@ -103,8 +103,7 @@ def train_step(
     updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
 
-    # A sum keeps what is not finite, and unlike a norm needs no squares of all parameters.
-    finite = jnp.isfinite(sums.loss) & jnp.isfinite(optax.tree.sum(_as_they_are(gradients)))
+    finite = _are_finite((sums.loss, gradients))
 
     def choose(taken: Any, left: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), taken, left)
@@ -128,13 +127,20 @@ def train_step(
     )
 
 
-def _as_they_are(gradients: Any) -> Any:
-    """Gradients whose sums XLA takes from them, not from what they are the sums of.
-
-    Of the sum over a bias's gradient, which is a sum over positions, it would make one sum over
-    both: on GPUs another pass over activations. On CPUs it makes no difference in time.
-    """
-    return jax.lax.optimization_barrier(gradients) if jax.default_backend() == 'gpu' else gradients
+def _are_finite(arrays: Any) -> jax.Array:
+    """[] bool, whether all elements of a tree of arrays are finite."""
+    if jax.default_backend() == 'gpu':
+        # Else XLA takes the sum of a bias's gradient, a sum over positions itself, as one of both:
+        # another pass over activations.
+        arrays = jax.lax.optimization_barrier(arrays)
+    # A sum keeps what is not finite, and unlike a norm needs no squares of all parameters.
+    totals = jax.tree.map(jnp.sum, arrays)
+    if jax.default_backend() != 'cpu':
+        return jnp.isfinite(optax.tree.sum(totals))
+    # A loop, which XLA takes apart from all else: it would add up these scalars anew in each of the
+    # hundreds of places that ask for the result, and compile all that.
+    finite_N = jnp.isfinite(jnp.stack(jax.tree.leaves(totals)))
+    return jax.lax.fori_loop(0, len(finite_N), lambda k, so_far: so_far & finite_N[k], True)
 
 
 def _objective(
