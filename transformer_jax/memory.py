@@ -114,7 +114,7 @@ class LongLines:
 
 
 def give_back_freed() -> None:
-    """Has glibc return to the kernel what was freed, of which it keeps hundreds of MB a program.
+    """Has glibc return to the kernel what was freed, about a hundred MB a program compiled.
 
     Other C libraries are left to themselves.
     """

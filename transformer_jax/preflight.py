@@ -338,7 +338,7 @@ def compile_steps(
     finally:
         pool.shutdown(cancel_futures=True)
         others.shutdown()
-    give_back_freed()  # XLA's compilers have left gigabytes
+    give_back_freed()  # by XLA's compilers
     return {bucket: result[bucket] for bucket in buckets}
 
 

@@ -139,8 +139,8 @@ def _are_finite(arrays: Any) -> jax.Array:
         return jnp.isfinite(optax.tree.sum(totals))
     # A loop, which XLA takes apart from all else: it would add up these scalars anew in each of the
     # hundreds of places that ask for the result, and compile all that.
-    finite_N = jnp.isfinite(jnp.stack(jax.tree.leaves(totals)))
-    return jax.lax.fori_loop(0, len(finite_N), lambda k, so_far: so_far & finite_N[k], True)
+    finite = jnp.isfinite(jnp.stack(jax.tree.leaves(totals)))
+    return jax.lax.fori_loop(0, len(finite), lambda k, so_far: so_far & finite[k], True)
 
 
 def _objective(
