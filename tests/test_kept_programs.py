@@ -92,6 +92,29 @@ def test_programs_that_leave_out_other_arguments_are_kept_apart(folder, monkeypa
     assert run(1) == 6.0
 
 
+def test_programs_that_differ_only_in_the_shape_of_an_unused_argument_are_kept_apart(folder):
+    def run(size):
+        def first(a, b):
+            return a + 1
+
+        return float(kept_programs.KeptJit(first, [])(jnp.float32(1), jnp.zeros(size)))
+
+    for size in (3, 4, 3, 4):
+        assert run(size) == 2.0
+
+
+def test_a_kept_program_for_other_arguments_is_made_anew_and_said(folder, processes, caplog):
+    assert processes.run(x=2.0) == 8.0
+    (other,) = (file for file in folder.iterdir() if file.stat().st_size < 100)
+    program = other.read_bytes()
+    assert processes.run(x=[2.0, 2.0]) == 16.0
+    for file in folder.iterdir():
+        if file.stat().st_size < 100:
+            file.write_bytes(program)  # as if both were known by the same name
+    assert processes.run(x=[2.0, 2.0]) == 16.0
+    assert 'it is for other arguments' in caplog.text
+
+
 def test_code_changed_since_the_process_began_keeps_nothing(folder, monkeypatch):
     monkeypatch.setattr(kept_programs, '_begun', 0.0)
     assert kept_programs.place('power') is None
@@ -138,8 +161,9 @@ jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
 kept_programs.keep()
 kept_programs._begun = time.time() + 1e6
 path = kept_programs.place('sum')
-kept = kept_programs.load(path) is not None
-lowered = jax.jit(lambda x: (x**3.1 @ x).sum()).lower(jax.ShapeDtypeStruct((64, 64), 'float32'))
+x = jax.ShapeDtypeStruct((64, 64), 'float32')
+kept = kept_programs.load(path, x) is not None
+lowered = jax.jit(lambda x: (x**3.1 @ x).sum()).lower(x)
 value = float(kept_programs.compiled(path, lowered)(jax.numpy.ones((64, 64))))
 print(kept, path.exists(), value)
 """

@@ -73,10 +73,16 @@ def place(name: str, *parts: object) -> Path | None:
     return Path(folder).parent / 'programs' / content_digest([code, _machine(), *texts])
 
 
-def load(path: Path | None) -> 'jax.stages.Compiled | None':
-    """The program kept at `path`, if there is one."""
+def load(path: Path | None, *args: Any, **kwargs: Any) -> 'jax.stages.Compiled | None':
+    """Return the program kept at `path` if there is one and it can be called with these arguments.
+
+    Args:
+      path: of `place`.
+      *args: what the program will be called with: arrays, or a `jax.ShapeDtypeStruct` for each.
+      **kwargs: likewise.
+    """
     try:
-        return path and _read(path.with_name(path.read_text(encoding='ascii')))
+        return path and _read(path.with_name(path.read_text(encoding='ascii')), (args, kwargs))
     except (OSError, ValueError):
         return None
 
@@ -95,9 +101,10 @@ def compiled(
         return program.compile(options)
     # Kept by what tracing gives, which a change of code may leave as it was; `path` leads there.
     texts = [program.as_text(), str(program.in_tree), str(program.out_tree), repr(options)]
-    texts.append(_kept_arguments(program) or path.name)
+    # The text has neither the unused arguments nor their shapes, but a call checks both.
+    texts += [repr(program.args_info), _kept_arguments(program) or path.name]
     content = path.with_name(content_digest([_machine(), *texts]))
-    found = _read(content)
+    found = _read(content, program.args_info)
     if found is None:
         _listen()
         _found_by_jax.count = 0
@@ -110,23 +117,27 @@ def compiled(
 
 
 def _kept_arguments(program: 'jax.stages.Lowered') -> str | None:
-    """Which arguments the text has, where JAX says: it leaves out those that are not used."""
+    """Return which arguments the program uses, or None where JAX does not say."""
     try:
         return repr(sorted(program._lowering.compile_args['kept_var_idx']))
     except (AttributeError, KeyError, TypeError):
         return None
 
 
-def _read(path: Path) -> 'jax.stages.Compiled | None':
+def _read(path: Path, arguments: Any) -> 'jax.stages.Compiled | None':
+    """Load a program that can be called with `arguments`, a pair of positional and named ones."""
     import jax
     from jax.experimental import serialize_executable
 
     try:
         devices, program = pickle.loads(path.read_bytes())
         by_id = {device.id: device for device in jax.devices()}
-        return serialize_executable.deserialize_and_load(
+        loaded = serialize_executable.deserialize_and_load(
             *program, execution_devices=[by_id[k] for k in devices]
         )
+        if _signature(loaded.args_info) != _signature(arguments):
+            raise ValueError('it is for other arguments')
+        return loaded
     except FileNotFoundError:
         return None
     except Exception as error:  # whatever is wrong with it: it can be made again
@@ -134,6 +145,15 @@ def _read(path: Path) -> 'jax.stages.Compiled | None':
         with contextlib.suppress(OSError):
             path.unlink()
         return None
+
+
+def _signature(arguments: Any) -> Any:
+    """Return what a call checks of its arguments: their tree, shapes and dtypes."""
+    import jax
+    import numpy as np
+
+    leaves, tree = jax.tree.flatten(arguments)
+    return tree, [(np.shape(x), jax.dtypes.canonicalize_dtype(x.dtype)) for x in leaves]
 
 
 def _serialized(program: 'jax.stages.Compiled') -> bytes:
@@ -261,7 +281,9 @@ class KeptJit:
             path = place(self.__name__, *key, devices)
             # Of what was compiled elsewhere nobody knows whether JAX had it in its cache.
             goes_to = None if self._lowered_elsewhere else path
-            program = load(path) or compiled(goes_to, self.jitted.lower(*args, **kwargs))
+            program = load(path, *args, **dynamic) or compiled(
+                goes_to, self.jitted.lower(*args, **kwargs)
+            )
             self._programs[key] = program
         return program(*args, **dynamic)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -213,7 +213,7 @@ def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     path = kept_programs.place('init_state', model, abstract)
     if path is None:
         return jitted(seed)
-    program = kept_programs.load(path) or kept_programs.compiled(path, jitted.lower(seed))
+    program = kept_programs.load(path, seed) or kept_programs.compiled(path, jitted.lower(seed))
     return program(seed)
 
 
@@ -287,13 +287,16 @@ def compile_steps(
         donate_argnums=0,
     )
 
-    def lowered(bucket: Bucket) -> jax.stages.Lowered:
+    def arguments(bucket: Bucket) -> tuple[Any, ...]:
         rows = batch_rows(config, bucket, mesh)
         batch = {
             'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
             'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
         }
-        return step.lower(abstract, batch, numbers)
+        return abstract, batch, numbers
+
+    def kept(bucket: Bucket) -> jax.stages.Compiled | None:
+        return kept_programs.load(place(bucket), *arguments(bucket))
 
     def place(bucket: Bucket) -> Path | None:
         # The numbers of a run are arguments; of `config.train` the step knows nothing else.
@@ -325,8 +328,11 @@ def compile_steps(
     try:
         # The largest first: if one does not fit, that is known soon. Traced here, since Python does
         # that for one at a time anyway, and meanwhile those before are compiled.
-        kept = {b: pool.submit(kept_programs.load, place(b)) for b in reversed(buckets)}
-        tasks = {pool.submit(compiled, b, kept[b].result() or lowered(b)): b for b in kept}
+        found = {b: pool.submit(kept, b) for b in reversed(buckets)}
+        tasks = {
+            pool.submit(compiled, b, found[b].result() or step.lower(*arguments(b))): b
+            for b in found
+        }
         # Not before: they would keep Python from the tracing, and XLA waiting for it.
         rest = [others.submit(task) for task in meanwhile]
         with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
