@@ -5,7 +5,15 @@ import time
 
 import pytest
 
-from transformer_jax.files import partial_path, remove_leftovers, written_whole
+from transformer_jax.files import (
+    parse_json,
+    partial_path,
+    read_json,
+    read_regular,
+    remove_leftovers,
+    remove_unfinished,
+    written_whole,
+)
 
 
 def test_a_file_takes_the_name_when_it_is_whole(tmp_path):
@@ -53,3 +61,50 @@ def test_files_that_killed_processes_left_go_with_the_next_writing(tmp_path):
     with written_whole(tmp_path / 'a') as file:
         file.write('whole')
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / 'a', fresh, own])
+
+
+def test_what_is_unfinished_can_be_removed(tmp_path):
+    partial_path(tmp_path / 'folder').mkdir()
+    partial_path(tmp_path / 'file').write_text('half')
+    with written_whole(tmp_path / 'whole') as file:
+        file.write('all')
+    remove_unfinished()
+    assert list(tmp_path.iterdir()) == [tmp_path / 'whole']
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'pipe')
+    with pytest.raises(OSError, match='not a regular file'):
+        read_regular(tmp_path / 'pipe')
+
+
+@pytest.mark.parametrize(
+    ('text', 'shape'),
+    [
+        ('{"a": 1, "b": [null, "x"]}', {'a': float, 'b': [(None, str)]}),
+        ('{"a": {"b": 1.5}, "more": 0}', {'a': {str: float}}),
+        ('[[1, 2], []]', [[int]]),
+    ],
+)
+def test_json_of_the_expected_shape_is_returned(text, shape):
+    assert parse_json(text, shape) is not None
+
+
+@pytest.mark.parametrize(
+    ('text', 'shape', 'message'),
+    [
+        ('[]', {'a': int}, 'it is a list'),
+        ('{}', {'a': int}, "'a' is missing"),
+        ('{"a": 1.5}', {'a': int}, "'a' is the number 1.5"),
+        ('{"a": true}', {'a': int}, "'a' is true or false"),
+        ('{"a": null}', {'a': (int, str)}, "'a' is null"),
+        ('{"a": ["x", {}]}', {'a': [str]}, "item 1 of 'a' is an object"),
+        ('{"a": {"b": "x"}}', {'a': {str: float}}, "'b' is a text"),
+        ('[' * 100_000, [int], 'nested too deeply'),
+        ('{"a', {}, 'Unterminated string'),
+    ],
+)
+def test_json_of_another_shape_says_where(tmp_path, text, shape, message):
+    (tmp_path / 'a.json').write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_json(tmp_path / 'a.json', shape)

@@ -53,3 +53,11 @@ def test_tensorboard_has_the_same_numbers(tmp_path):
         for value in event.summary.value
     ]
     assert values == [(5, 'train/loss', 1.5)]
+
+
+def test_a_dev_record_without_its_numbers_is_unreadable(tmp_path):
+    path = tmp_path / 'metrics.jsonl'
+    dev = {'step': 5, 'kind': 'dev', 'loss': 1.5, 'bleu': 2.0}
+    lines = [dev, dev | {'bleu': None}, dev | {'bleu': 'x'}, {'step': 5, 'kind': 'dev'}]
+    path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
+    assert read_metrics(path) == [dev]

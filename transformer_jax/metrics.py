@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from transformer_jax.files import written_whole
+from transformer_jax.files import parse_json, read_regular, written_whole
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -97,13 +97,13 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
     if not os.path.exists(path):
         return [], 0
     records, unreadable = [], 0
-    *lines, rest = path.read_bytes().split(b'\n')
+    *lines, rest = read_regular(path).split(b'\n')
     for line in [*lines, rest]:
         try:
-            record = json.loads(line)
-            if not isinstance(record['step'], int) or not isinstance(record['kind'], str):
-                raise TypeError
-        except (ValueError, KeyError, TypeError):
+            record = parse_json(line, {'step': int, 'kind': str})
+            if record['kind'] == 'dev':
+                parse_json(line, {'bleu': float, 'loss': float})
+        except ValueError:
             unreadable += line is not rest
         else:
             records.append(record)

@@ -20,7 +20,8 @@ from transformer_jax.data import phrasebook
 from transformer_jax.data.dataset_libraries import HuggingFaceCorpus, TfdsCorpus
 from transformer_jax.data.text_files import FilesCorpus, Pair
 from transformer_jax.errors import UserError
-from transformer_jax.files import written_whole
+from transformer_jax.files import read_json, written_whole
+from transformer_jax.stopping import check
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -146,11 +147,11 @@ class HeldOutCorpus:
         name = content_digest(self.fingerprint(split) for split in self._sizes)
         path = self._folder / f'held-out-{name}.json'
         try:
-            held = json.loads(path.read_text(encoding='utf-8'))
+            held = read_json(path, {split: [[str]] for split in self._sizes})
             return {split: [(s, t) for s, t in held[split]] for split in self._sizes}
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError):
             _logger.warning('The cached pairs %s are damaged: choosing them again.', path)
         held = self._hold_out()
         # Scoring alone makes no cache, and needs none.
@@ -166,6 +167,7 @@ class HeldOutCorpus:
         best: dict[int, Pair] = {}
         heap: list[int] = []  # the hashes in `best`, negated: heapq knows minima only
         for pair in self._corpus.pairs('train'):
+            check()
             source, target = map(self._normalized, pair)
             if not source or not target:
                 continue

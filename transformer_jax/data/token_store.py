@@ -11,7 +11,6 @@ import itertools
 import json
 import logging
 import os
-import shutil
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,10 +19,17 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.files import partial_path, remove_leftovers
+from transformer_jax.files import check_shape, partial_path, read_json, remove, remove_leftovers
 from transformer_jax.progress import progress_bar
+from transformer_jax.stopping import check
 
 _FORMAT = 3
+_PARTS = ('source.tokens', 'source.offsets', 'target.tokens', 'target.offsets')
+_META = {
+    'empty': int,
+    'dtypes': {'tokens': str, 'offsets': str},
+    'checksums': dict.fromkeys(_PARTS, int),
+}
 _CHUNK = 10_000  # pairs tokenised at a time
 _logger = logging.getLogger('transformer_jax')
 
@@ -90,9 +96,10 @@ def open_store(directory: Path) -> TokenStore:
       DamagedStoreError: if a file is missing, too short, altered or of another format.
     """
     try:
-        meta = json.loads((directory / 'meta.json').read_text())
+        meta = read_json(directory / 'meta.json', {'format': int})
         if meta['format'] != _FORMAT:
             raise DamagedStoreError(f'it has format {meta["format"]}, not {_FORMAT}')
+        check_shape(meta, _META)
         sides = []
         for side in ('source', 'target'):
             arrays = []
@@ -103,7 +110,7 @@ def open_store(directory: Path) -> TokenStore:
                 arrays.append(_mapped(path, meta['dtypes'][part]))
             sides.append(Sentences(arrays[0], np.asarray(arrays[1])))
         return TokenStore(*sides, empty=meta['empty'])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise DamagedStoreError(str(error)) from error
 
 
@@ -133,7 +140,7 @@ def write_store(
             except DamagedStoreError:
                 _remove(directory)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        remove(partial)
 
 
 def _remove(directory: Path) -> None:
@@ -141,7 +148,7 @@ def _remove(directory: Path) -> None:
     aside = partial_path(directory)
     with contextlib.suppress(FileNotFoundError):  # another process has
         os.rename(directory, aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
 
 
 def cached_store(
@@ -169,6 +176,7 @@ def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Voc
         progress_bar('Tokenising', unit=' pairs') as bar,
     ):
         while chunk := list(itertools.islice(pairs, _CHUNK)):
+            check()
             encoded = zip(*map(vocabulary.encode, zip(*chunk, strict=True)), strict=True)
             whole = [pair for pair in encoded if all(len(ids) > 1 for ids in pair)]
             empty += len(chunk) - len(whole)
