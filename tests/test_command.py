@@ -140,3 +140,9 @@ def test_user_errors_are_value_errors():
     with pytest.raises(ValueError, match='not a field'):
         Config.from_mapping({'modle': {}})
     assert issubclass(UserError, ValueError)
+
+
+def test_a_config_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'config.py')
+    with pytest.raises(UserError, match='is not a file'):
+        command.load_config(f'{tmp_path}/config.py')

@@ -1,3 +1,5 @@
+"""A signal is always answered, whatever the process is at."""
+
 import os
 import signal
 import subprocess
@@ -6,7 +8,7 @@ import threading
 
 import pytest
 
-from transformer_jax.stopping import Stopped, StopSignals
+from transformer_jax.stopping import Stopped, StopSignals, check
 
 
 def send(number):
@@ -14,9 +16,13 @@ def send(number):
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_with_nothing_to_save_a_signal_stops_at_once(number):
-    with pytest.raises(Stopped, match=f'Stopped by {number.name}'), StopSignals():
+def test_work_that_asks_stops(number):
+    with StopSignals():
+        check()
         send(number)
+        with pytest.raises(Stopped, match=f'Stopped by {number.name}'):
+            check()
+    check()  # the wish ends with the work
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
@@ -49,11 +55,72 @@ def test_a_signal_that_came_too_late_to_be_asked_for_is_known():
         assert stop.came() == 'SIGTERM'
 
 
+def command(code, *signals, grace=0.3):
+    """Exit code and messages of a process that answers signals, runs `code` and gets `signals`."""
+    program = f"""
+import time
+from pathlib import Path
+from transformer_jax import command, stopping
+from transformer_jax.files import partial_path
+stopping._GRACE = {grace}
+stopping.answer_signals()
+def main(arguments):
+    print('ready', flush=True)
+{code}
+command.run(main)
+"""
+    process = subprocess.Popen(
+        [sys.executable, '-c', program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == 'ready\n'
+        for number in signals:
+            process.send_signal(number)
+        _, messages = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    return process.returncode, messages
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    'work',
+    [
+        'while True: pass',
+        'time.sleep(60)',  # as a call of a library that Python cannot interrupt
+        'while True: stopping.check(); time.sleep(0.01)',
+    ],
+)
+def test_a_command_ends_whatever_it_is_at(work, number):
+    assert command(f'    {work}', number) == (75, f'Stopped by {number.name}.\n')
+
+
+def test_what_a_command_was_writing_is_removed(tmp_path):
+    work = f'    partial_path(Path({str(tmp_path / "file")!r})).mkdir(); time.sleep(60)'
+    assert command(work, signal.SIGTERM)[0] == 75
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_saves_is_waited_for():
+    work = (
+        '    with stopping.StopSignals() as stop, stop.deferred():\n'
+        '        time.sleep(1.5)\n'
+        '        raise stopping.Stopped(f"Saved after {stop.requested(1)}.")'
+    )
+    code, messages = command(work, signal.SIGTERM)
+    assert (code, messages.splitlines()[-1]) == (75, 'Saved after SIGTERM.')
+
+
+def test_a_second_ctrl_c_ends_a_command_at_once():
+    work = '    with stopping.StopSignals() as stop, stop.deferred(): time.sleep(60)'
+    assert command(work, signal.SIGINT, signal.SIGINT)[0] in (130, 75)
+
+
 def test_before_a_run_has_begun_sigterm_means_start_again(tmp_path):
     config = tmp_path / 'config.py'
-    config.write_text('import signal\nsignal.raise_signal(signal.SIGTERM)\n')
-    command = [sys.executable, '-m', 'transformer_jax.main', f'--config={config}']
-    done = subprocess.run(command, capture_output=True, text=True)
+    config.write_text('import signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(60)\n')
+    arguments = [sys.executable, '-m', 'transformer_jax.main', f'--config={config}']
+    done = subprocess.run(arguments, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (75, 'Stopped by SIGTERM.\n')
 
 

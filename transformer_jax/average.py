@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from transformer_jax import command
 from transformer_jax.errors import UserError
+from transformer_jax.stopping import answer_signals
 from transformer_jax.workdir import Workdir
 
 
@@ -74,4 +75,5 @@ def _steps(text: str) -> list[int]:
 
 
 if __name__ == '__main__':
+    answer_signals()
     command.run(main)

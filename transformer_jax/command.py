@@ -1,7 +1,8 @@
 """What all commands share: flags, config files, logging and exit codes.
 
-Exit code 0 is success, 2 a user's mistake (one sentence on stderr, no trace), 1 a failure of ours,
-75 a training that was asked to stop and goes on when started again, 130 any other stop by Ctrl-C.
+Exit code 0 is success, 2 a user's mistake (one sentence on stderr, no trace), 1 a failure of ours.
+75 is a stop by SIGTERM or Ctrl-C, after which the same command may be started again; 130 is a
+second Ctrl-C, which does not wait until the first is answered.
 stdout carries results, stderr carries everything else.
 """
 
@@ -11,6 +12,7 @@ import os
 import re
 import runpy
 import select
+import stat
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -21,7 +23,7 @@ from transformer_jax import kept_programs, processes
 from transformer_jax.config import Config, check_key
 from transformer_jax.errors import UserError, listing
 from transformer_jax.progress import STDERR, show_messages
-from transformer_jax.stopping import RESTART_EXIT_CODE, Stopped
+from transformer_jax.stopping import INTERRUPTED_EXIT_CODE, RESTART_EXIT_CODE, Stopped
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,7 +56,7 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
         code = RESTART_EXIT_CODE
     except KeyboardInterrupt:
         print('Stopped by Ctrl-C.', file=STDERR)
-        code = 130
+        code = INTERRUPTED_EXIT_CODE
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads_stdout():
             # Whoever read our output has enough (`| head`).
@@ -131,9 +133,14 @@ def add_model_flags(parser: Parser) -> None:
 
 
 def add_search_flags(parser: Parser) -> None:
-    """Adds the flags that say how to search: --beam_size and --length_penalty."""
+    """Adds the flags that say how to search, --beam_size for instance."""
     parser.add_argument('--beam_size', type=int, help='hypotheses (default: of the config)')
     parser.add_argument('--length_penalty', type=float, help='alpha (default: of the config)')
+    parser.add_argument(
+        '--max_extra_length',
+        type=int,
+        help='most tokens that an output has more than its input (default: of the config)',
+    )
 
 
 def config_name(config_flag: str) -> str:
@@ -183,10 +190,11 @@ def _split(config_flag: str) -> tuple[str, str | None]:
 
 def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any]]:
     try:
-        open(path).close()
+        if stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
+            open(path).close()
     except PermissionError as error:
         raise UserError(f'--config={path!r} may not be read: change its permissions.') from error
-    except OSError:
+    except (OSError, ValueError):
         pass  # it is not a file, as is said next
     if not os.path.isfile(path):
         folder = Path(path) if os.path.isdir(path) else Path(path).parent

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformer_jax import command, kept_programs, processes
 from transformer_jax.huge_pages import restart_with_huge_pages
-from transformer_jax.stopping import stop_at_once_on_sigterm
+from transformer_jax.stopping import answer_signals
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -57,6 +57,6 @@ def report(results: dict[str, Any]) -> str:
 
 if __name__ == '__main__':
     restart_with_huge_pages()
-    stop_at_once_on_sigterm()
+    answer_signals()
     kept_programs.keep()
     command.run(main)

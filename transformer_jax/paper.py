@@ -10,6 +10,7 @@ from typing import Any
 from transformer_jax import command
 from transformer_jax.config import Config
 from transformer_jax.flops import training_flops
+from transformer_jax.stopping import answer_signals
 
 VOCAB_SIZE = 37_000  # section 5.1
 _TOKENS = 25_000  # of each side in a batch, section 5.1
@@ -148,4 +149,5 @@ def table() -> str:
 
 
 if __name__ == '__main__':
+    answer_signals()
     command.run(main)

@@ -26,7 +26,7 @@ from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.files import written_whole
+from transformer_jax.files import read_json, written_whole
 from transformer_jax.flops import step_flops
 from transformer_jax.memory import give_back_freed, in_units, needed_memory, no_room
 from transformer_jax.model import Transformer
@@ -40,6 +40,7 @@ from transformer_jax.sharding import (
     row_shards,
     state_shardings,
 )
+from transformer_jax.stopping import check
 from transformer_jax.training.optimizer import make_optimizer, noam_schedule
 from transformer_jax.training.state import TrainState, init_state
 from transformer_jax.training.step import train_step
@@ -329,14 +330,15 @@ def compile_steps(
         # The largest first: if one does not fit, that is known soon. Traced here, since Python does
         # that for one at a time anyway, and meanwhile those before are compiled.
         found = {b: pool.submit(kept, b) for b in reversed(buckets)}
-        tasks = {
-            pool.submit(compiled, b, found[b].result() or step.lower(*arguments(b))): b
-            for b in found
-        }
+        tasks = {}
+        for b in found:
+            check()
+            tasks[pool.submit(compiled, b, found[b].result() or step.lower(*arguments(b)))] = b
         # Not before: they would keep Python from the tracing, and XLA waiting for it.
         rest = [others.submit(task) for task in meanwhile]
         with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
             for task in as_completed(tasks):
+                check()
                 result[tasks[task]] = task.result()
                 bar.update()
         for task in rest:
@@ -419,9 +421,8 @@ def known_speed(folder: Path, config: Config, mesh: Mesh) -> float | None:
       mesh: the devices.
     """
     try:
-        speeds = json.loads((folder / 'speeds.json').read_text(encoding='utf-8'))
-        return float(speeds[_speed_key(config, mesh)])
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_json(folder / 'speeds.json', {str: float})[_speed_key(config, mesh)]
+    except (OSError, ValueError, KeyError):
         return None
 
 
@@ -430,7 +431,7 @@ def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> No
     path = folder / 'speeds.json'
     speeds = {}
     with contextlib.suppress(OSError, ValueError):
-        speeds = json.loads(path.read_text(encoding='utf-8'))
+        speeds = read_json(path, {str: float})
     speeds[_speed_key(config, mesh)] = speed
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,6 @@ The environment decides, so that the command line is the same everywhere:
 
 import logging
 import os
-import sys
 import threading
 from concurrent.futures import Future
 
@@ -72,10 +71,6 @@ def join() -> None:
     threading.Thread(target=initialize, daemon=True).start()
     try:
         joining.result()
-    except KeyboardInterrupt:
-        # Python's own way out would meet what JAX has begun, which takes it for a failure.
-        print('Stopped by Ctrl-C.', file=sys.stderr, flush=True)
-        os._exit(130)
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f'the processes of this run do not find each other ({error}): check the address and '

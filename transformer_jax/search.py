@@ -35,6 +35,7 @@ from transformer_jax.sharding import (
     shard_whole_batch,
     state_shardings,
 )
+from transformer_jax.stopping import check
 
 # Rows of a compiled program: a sentence alone, a few, many. Fewer shapes compile less often.
 _ROWS = (1, 4, 16, 64, 256)
@@ -160,6 +161,7 @@ class Searcher:
         drawn: list[Hypotheses] = []
         lengths = [len(ids) for ids in sentences for _ in range(copies)]
         for rows, length, batch in self._batches(lengths, width):
+            check()
             source_BS = np.zeros((rows, length), np.int32)
             numbers_B, draws_B = np.zeros((2, rows), np.int32)
             for row, (k, draw) in enumerate(divmod(item, copies) for item in batch):
@@ -193,6 +195,7 @@ class Searcher:
         decode = decode or self.decode
         batches = self._batches(lengths, decode.beam_size)
         for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
+            check()
             arguments = self._arguments(*_empty(rows, length), decode, 1, None)
             self._search(*arguments, f'a line of {length:,} tokens')
 
@@ -205,6 +208,12 @@ class Searcher:
             reach -= decode.max_extra_length
             limit = min(limit or reach, reach)
         return limit
+
+    def output_limit(self, source_length: int, decode: DecodeConfig | None = None) -> int:
+        """Most tokens of an output, the end mark included, for an input of `source_length`."""
+        decode, reach = decode or self.decode, self.model.config.reach
+        limit = source_length + decode.max_extra_length
+        return limit if reach is None else min(limit, reach)
 
     def _batches(self, lengths: Sequence[int], width: int) -> Iterator[tuple[int, int, list[int]]]:
         """Rows, length and indices of each batch; longest first: what cannot fit fails at once.

@@ -1,106 +1,175 @@
-"""Stopping on request: SIGTERM and Ctrl-C end a run after the step at hand, with all saved."""
+"""Stopping on request: SIGTERM and Ctrl-C are noted, and answered where nothing can be lost.
+
+A handler that raises may interrupt an import, a lock or a callback of XLA, and there the exception
+is lost. So a signal is only noted, and long work calls `check` between its parts. A command also
+has a watcher thread, which ends the process where no part ends soon.
+"""
 
 import contextlib
 import os
+import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
-from transformer_jax import processes
+from transformer_jax.files import remove_unfinished
 
 # EX_TEMPFAIL of sysexits.h: nothing is wrong, start again.
 RESTART_EXIT_CODE = 75
+INTERRUPTED_EXIT_CODE = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_GRACE = 3.0  # seconds that work has to come to its next `check`
+_POLL = 0.05  # seconds
 
 
 class Stopped(BaseException):
-    """The run was asked to stop, and has; the same command goes on where it stopped.
+    """The work was asked to stop, and has; the same command goes on where it stopped.
 
-    No Exception, as KeyboardInterrupt is none: nobody is to take it for a failure and carry on.
+    Not an Exception, as KeyboardInterrupt is not: no code must take it for a failure and carry on.
     """
 
 
-def stop_at_once_on_sigterm() -> None:
-    """Until a run takes SIGTERM over, it ends this process with `RESTART_EXIT_CODE`.
+_asked: signal.Signals | None = None
+_deferred = 0
+_watched = False
 
-    Not by an exception: in the middle of an import, which takes seconds, that may get lost.
+
+def check() -> None:
+    """Raise `Stopped` if a stop was asked for. Long work calls this between its parts."""
+    if _asked is not None:
+        raise Stopped(f'Stopped by {_asked.name}.')
+
+
+def answer_signals() -> None:
+    """Make this process answer SIGTERM and Ctrl-C, in every phase, until its end.
+
+    The first signal has the work end at its next `check`, or ends the process with
+    `RESTART_EXIT_CODE` if that does not come within seconds. A second Ctrl-C ends it at once.
+
+    Commands call this first. It is not for notebooks, whose kernel is the process.
     """
+    global _watched
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)  # as set_wakeup_fd demands
+    # Python runs handlers between two of its own instructions, which XLA may keep it from for
+    # minutes; the number of a signal is in the pipe at once.
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in _SIGNALS:
+        signal.signal(number, _left_to_the_watcher)
+    _watched = True
+    threading.Thread(target=_watch, args=(reader,), daemon=True).start()
 
-    def stop(*_: object) -> None:
-        _say(b'Stopped by SIGTERM.\n')
-        os._exit(RESTART_EXIT_CODE)
 
-    signal.signal(signal.SIGTERM, stop)
+def _left_to_the_watcher(*_: object) -> None:
+    pass
 
 
-def _say(text: bytes) -> None:
-    """Writes to stderr; sys.stderr itself may be in the middle of a write of its own."""
+def _watch(reader: int) -> None:
+    deadline = None
+    while True:
+        if select.select([reader], [], [], None if deadline is None else _POLL)[0]:
+            for number in os.read(reader, 64):
+                if signal.getsignal(number) is not _left_to_the_watcher:
+                    continue
+                if _note(signal.Signals(number)):
+                    _end(INTERRUPTED_EXIT_CODE)
+                deadline = deadline or time.monotonic() + _GRACE
+        elif _deferred:
+            deadline = time.monotonic() + _GRACE
+        elif time.monotonic() > deadline:
+            _end(RESTART_EXIT_CODE)
+
+
+def _end(code: int) -> None:
+    """End the process as it is; `finally` clauses are not run."""
+    _say(f'Stopped by {_asked.name}.\n')
+    remove_unfinished()
+    os._exit(code)
+
+
+def _note(number: signal.Signals) -> bool:
+    """Note the wish to stop; return whether it is Ctrl-C after an earlier wish."""
+    global _asked
+    again = _asked is not None
+    _asked = _asked or number
+    if _deferred and not again:
+        _say('\nStopping after this step; Ctrl-C again stops at once, without saving.\n')
+    return again and number == signal.SIGINT
+
+
+def _say(text: str) -> None:
+    """Write to stderr; sys.stderr itself may be in the middle of a write."""
     with contextlib.suppress(OSError):  # nobody may be there to read it
-        os.write(2, text)
+        os.write(2, text.encode())
 
 
 class StopSignals:
-    """While entered, SIGTERM and SIGINT ask for a stop; a second SIGINT ends the process at once.
+    """While entered, SIGTERM and SIGINT ask for a stop.
 
-    Outside of `deferred`, where there is nothing to save, the first raises `Stopped` at once. In a
-    thread other than the main one, which gets no signals, nothing is caught.
+    In a command this adds nothing to `answer_signals`. Elsewhere, as in a notebook, it catches both
+    signals, and a second SIGINT raises KeyboardInterrupt. In a thread other than the main one,
+    which gets no signals, nothing is caught.
     """
 
-    def __init__(self):
-        self._asked: signal.Signals | None = None
-        self._deferred = False
+    def __init__(self, many: bool = False):
+        """Prepares to listen.
+
+        Args:
+          many: whether this is one of many processes, which agree on the step to stop after.
+        """
+        self._many, self._passed_on = many, False
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> 'StopSignals':
         if threading.current_thread() is threading.main_thread():
-            # Among many processes JAX has its own handler for SIGTERM, with which they agree on the
-            # step to stop after.
-            many = processes.count() > 1
-            handlers = (
-                {signal.SIGINT: self._pass_on} if many else dict.fromkeys(_SIGNALS, self._ask)
-            )
+            if self._many:
+                # JAX has its own handler for SIGTERM, through which the processes agree.
+                handlers = {signal.SIGINT: self._pass_on}
+            else:
+                handlers = {} if _watched else dict.fromkeys(_SIGNALS, self._hear)
             self._before = {s: signal.signal(s, handler) for s, handler in handlers.items()}
         return self
 
     def __exit__(self, *_: object) -> None:
+        global _asked
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if not _watched:
+            _asked = None
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """A context that asks `requested` itself, after each step."""
-        self._deferred = True
+        """A context that asks `requested` after each step and saves, however long that takes."""
+        global _deferred
+        _deferred += 1
         try:
             yield
         finally:
-            self._deferred = False
+            _deferred -= 1
 
     def requested(self, step: int) -> str | None:
-        """Why to stop after `step`, which all processes have to ask after; None to go on."""
-        if processes.count() > 1:
+        """Return why to stop after `step`, or None to go on. Every process must ask after it."""
+        if self._many:
             from jax.experimental import multihost_utils
 
             return 'SIGTERM' if multihost_utils.reached_preemption_sync_point(step) else None
-        return None if self._asked is None else self._asked.name
+        return None if _asked is None else _asked.name
 
     def came(self) -> str | None:
-        """A signal that came after the last time that `requested` was asked; None if none did.
+        """Return the signal that came after the last call of `requested`, or None.
 
         Many processes, which would have to agree on it, go on.
         """
-        return None if self._asked is None or processes.count() > 1 else self._asked.name
+        return None if _asked is None or self._many else _asked.name
 
-    def _ask(self, number: int, _: FrameType | None) -> None:
-        if self._asked is not None and number == signal.SIGINT:
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        if _note(signal.Signals(number)):
             raise KeyboardInterrupt
-        self._asked = signal.Signals(number)
-        if not self._deferred:
-            raise Stopped(f'Stopped by {self._asked.name}.')
-        _say(b'\nStopping after this step; Ctrl-C again stops at once, without saving.\n')
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        if self._asked is not None:
+        if self._passed_on:
             raise KeyboardInterrupt
-        self._asked = signal.Signals(number)
+        self._passed_on = True
         os.kill(os.getpid(), signal.SIGTERM)

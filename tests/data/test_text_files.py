@@ -2,6 +2,9 @@
 
 import gzip
 import lzma
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tiny_corpus import PAIRS, message, read
@@ -9,6 +12,7 @@ from tiny_corpus import PAIRS, message, read
 from transformer_jax.config import DataConfig
 from transformer_jax.data import text_files
 from transformer_jax.data.corpora import open_corpus
+from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError
 
 
@@ -232,3 +236,28 @@ def test_empty_files(tmp_path):
     for name in ('a', 'b'):
         (tmp_path / name).write_text('')
     assert "/a' has no sentence pairs" in message(files_config(tmp_path / 'a', tmp_path / 'b'))
+
+
+@pytest.mark.parametrize('name', ['train.en', 'train.tsv', 'train.jsonl', 'train.en.gz'])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    target = '' if name.endswith(('tsv', 'jsonl')) else str(tmp_path / name)
+    assert 'is a pipe, which can be read only once' in message(
+        files_config(tmp_path / name, target and tmp_path / 'other')
+    )
+
+
+def test_a_device_is_refused():
+    assert 'is a device or a socket: name a file' in message(files_config('/dev/zero', '/dev/null'))
+
+
+def test_what_is_read_once_may_be_a_pipe_or_an_empty_device(tmp_path):
+    os.mkfifo(tmp_path / 'pipe')
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit((tmp_path / 'pipe').write_text, 'a\nb\n')
+        file = TextFile('--input', tmp_path / 'pipe', read_once=True)
+        assert list(file.sentences()) == ['a', 'b']
+        written.result()
+    assert list(TextFile('--input', Path('/dev/null'), read_once=True).sentences()) == []
+    with pytest.raises(UserError, match='is a device'):
+        list(TextFile('--input', Path('/dev/zero'), read_once=True).sentences())

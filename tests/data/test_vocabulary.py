@@ -1,4 +1,5 @@
 import io
+import os
 
 import pytest
 import sentencepiece
@@ -169,3 +170,15 @@ def test_bytes_spell_what_has_no_pieces(vocabulary):
 def test_ids_to_texts_and_back(vocabulary):
     ids = vocabulary.encode(['the  cat sleeps ', 'où est le chat ?'])
     assert vocabulary.texts(ids) == ['the cat sleeps', 'où est le chat ?']
+
+
+def test_one_text_is_not_taken_for_many(vocabulary):
+    for encode in (vocabulary.encode, lambda text: vocabulary.sample(text, 0.1, 0)):
+        with pytest.raises(UserError, match="texts='the cat' must be several"):
+            encode('the cat')
+
+
+def test_a_pipe_for_a_model_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'a.model')
+    with pytest.raises(UserError, match=r'cannot be read \(not a regular file\)'):
+        Vocabulary.load(tmp_path / 'a.model')

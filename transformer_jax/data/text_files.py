@@ -11,13 +11,15 @@ import json
 import lzma
 import os
 import pathlib
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
 from transformer_jax.config import DataConfig
 from transformer_jax.errors import UserError, did_you_mean, listing, user_path
+from transformer_jax.stopping import check
 
 Pair = tuple[str, str]
 
@@ -28,14 +30,15 @@ _OTHER_COMPRESSIONS = ('.bz2', '.zip', '.zst', '.7z', '.lz4')
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def decoded(lines: Iterable[bytes], name: str, first: int = 1) -> Iterator[str]:
     """Lines as text, without a byte-order mark; what is no UTF-8 is a UserError.
 
     Args:
       lines: as a binary file has them.
       name: of the file, for the message.
+      first: the number of the first of these lines.
     """
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         try:
             text = line.decode('utf-8')
         except UnicodeDecodeError:
@@ -52,12 +55,25 @@ def without_ends(lines: Iterable[str]) -> Iterator[str]:
     return (line.removesuffix('\n').removesuffix('\r') for line in lines)
 
 
+def _ends(device: pathlib.Path) -> bool:
+    """Whether a device has an end: a terminal has, and /dev/null."""
+    with open(os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)) as file:
+        return file.isatty() or os.path.samefile(device, os.devnull)
+
+
 @dataclasses.dataclass(frozen=True)
 class TextFile:
-    """A file and the field or flag that names it."""
+    """A file and the field or flag that names it.
+
+    Attributes:
+      field: that names it.
+      path: of the file.
+      read_once: whether it is, so that it may be a pipe as well.
+    """
 
     field: str
     path: pathlib.Path
+    read_once: bool = False
 
     def __str__(self) -> str:
         return f"{self.field}='{self.path}'"
@@ -83,6 +99,7 @@ class TextFile:
                 f'compress it as {" or ".join(kind[1:] for kind in _OPENERS)} instead.'
             )
         try:
+            self._check_kind()
             with _OPENERS.get(compression, open)(self.path, 'rb') as file:
                 # Python reads lines from decompressors one by one; the buffer does it in C.
                 yield io.BufferedReader(file) if compression else file
@@ -98,21 +115,37 @@ class TextFile:
         except OSError as error:
             raise UserError(f'{self} cannot be read: {error.strerror or error}.') from None
 
-    def writing(self, file: BinaryIO) -> TextIO:
-        """Text to be written into `file` in UTF-8, compressed as the name says.
+    def _check_kind(self) -> None:
+        """Raises a UserError for what is not a file, before opening it waits for a writer."""
+        mode = os.stat(self.path).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            return
+        if stat.S_ISFIFO(mode):
+            if not self.read_once:
+                raise UserError(
+                    f'{self} is a pipe, which can be read only once: write its content to a file, '
+                    'and name that.'
+                )
+        elif not (self.read_once and stat.S_ISCHR(mode) and _ends(self.path)):
+            raise UserError(f'{self} is a device or a socket: name a file.')
 
-        Raises:
-          UserError: if that is a compression which is not written.
-        """
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the name says so."""
+        return bool(self._compression)
+
+    def check_writing(self) -> None:
+        """Raises a UserError if the name ends as that of a compression which is not written."""
         compression = self._compression
         if compression in _OTHER_COMPRESSIONS:
             raise UserError(
                 f'{self} would have to be compressed as {compression[1:]}, which is not written: '
                 f'let its name end in {" or ".join(_OPENERS)}, or in neither for plain text.'
             )
-        if not compression:
-            return io.TextIOWrapper(file, encoding='utf-8', newline='\n')
-        return _OPENERS[compression](file, 'wt', encoding='utf-8', newline='\n')
+
+    def compressing(self, file: BinaryIO) -> BinaryIO:
+        """Returns a file to write to, whose content goes into `file` as the name says."""
+        return _OPENERS[self._compression](file, 'wb') if self._compression else file
 
     def lines(self) -> Iterator[str]:
         r"""Decoded lines with their ends, which are '\n' only, unlike those of str.splitlines."""
@@ -128,6 +161,7 @@ class TextFile:
         count, block = 0, b'\n'
         with self.reading() as file:
             while chunk := file.read(1 << 20):
+                check()
                 block = chunk
                 count += chunk.count(b'\n')
         return count + (not block.endswith(b'\n'))

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.files import written_whole
+from transformer_jax.files import read_regular, written_whole
+from transformer_jax.stopping import check
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
@@ -72,7 +73,7 @@ class Vocabulary:
         """
         file = user_path(path, field)
         try:
-            vocabulary = cls(file.read_bytes())
+            vocabulary = cls(read_regular(file))
         except OSError as error:
             raise UserError(
                 f'{field}={str(path)!r} cannot be read ({error.strerror}): '
@@ -148,7 +149,11 @@ class Vocabulary:
 
         Of a text of spaces alone, and of one of which normalisation leaves nothing, that mark is
         all there is.
+
+        Raises:
+          UserError: if `texts` is one text: its characters would be taken for texts.
         """
+        _check_several(texts)
         texts = [text if text.strip() else '' for text in texts]
         return self._with_end(self._processor.encode(texts, num_threads=-1))
 
@@ -163,9 +168,13 @@ class Vocabulary:
           rate: share of merges that are left out; for a unigram model Kudo's alpha, where less is
             more random.
           seed: of the draws, from 0 to 2^32 - 1; with the texts it determines them.
+
+        Raises:
+          UserError: if `texts` is one text.
         """
         import sentencepiece
 
+        _check_several(texts)
         # It makes a thread for these texts, and a generator for the thread, from the last seed set.
         with _SEEDING:
             sentencepiece.set_random_generator_seed(seed)
@@ -227,11 +236,17 @@ class Vocabulary:
                 yield int(i)
 
 
+def _check_several(texts: Sequence[str]) -> None:
+    if isinstance(texts, str | bytes):
+        raise UserError(f'texts={texts[:40]!r} must be several: give a list of texts.')
+
+
 def _noting(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
     """`sentences`, with what reading them raises put into `raised` as well; tells of long ones."""
     long = 0
     try:
         for sentence in sentences:
+            check()
             # Most are told to be short without being encoded.
             long += 4 * len(sentence) > _LONGEST and len(sentence.encode()) > _LONGEST
             yield sentence

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax import memory
+from transformer_jax import memory, stopping
 from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
@@ -87,6 +87,7 @@ class LossEvaluator:
         """
         loss = nll = tokens = 0.0
         for batch in self._batches(*self.check(params, pairs)):
+            stopping.check()
             sums = self._sums(params, batch)
             # Fetched one by one, and added in double precision on the host.
             loss, nll, tokens = (
@@ -98,6 +99,7 @@ class LossEvaluator:
         """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
         shapes = {batch['source'].shape: batch for batch in self._batches(*self._encoded(pairs))}
         for batch in shapes.values():
+            stopping.check()
             jax.block_until_ready(self._sums(params, batch))
 
     def check(
