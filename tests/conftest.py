@@ -2,7 +2,6 @@
 
 import fcntl
 import functools
-import io
 import logging
 import os
 import resource
@@ -120,13 +119,15 @@ def translator(workdir):
 
 
 @pytest.fixture
-def run_command(monkeypatch, capsys):
+def run_command(monkeypatch, capsys, tmp_path_factory):
     """Runs a command's module in this process; returns its exit code, stdout and stderr."""
     from transformer_jax import command
 
     def run(module, *arguments, stdin=b'', terminal=False):
         monkeypatch.setattr('sys.argv', ['command', *map(str, arguments)])
-        monkeypatch.setattr('sys.stdin', io.TextIOWrapper(io.BytesIO(stdin)))
+        file = tmp_path_factory.mktemp('stdin') / 'stdin'
+        file.write_bytes(stdin)
+        monkeypatch.setattr('sys.stdin', file.open())
         monkeypatch.setattr(sys.stdin, 'isatty', lambda: terminal)
         code = 0
         try:

@@ -100,6 +100,9 @@ def test_synthetic_lengths_are_realistic():
         (['--synthetic=9', '--parts=start,input'], '--parts=start times a training as it is'),
         (['--json=/no/such/folder/a'], 'is in a folder that does not exist'),
         (['--json=/proc/a'], 'is in a folder that cannot be written to'),
+        ([f'--json={"x" * 300}'], r'cannot be a file \(File name too long\)'),
+        (['--json=/dev/full'], 'is a pipe, a device or a link to nothing'),
+        ([f'--profile={"x" * 300}'], r'cannot be written to \(File name too long\)'),
         (['--profile=/proc/a'], "--profile='/proc/a' cannot be written to"),
     ],
 )

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from transformer_jax.data.prepare import prepare
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
-from transformer_jax.stopping import Stopped
+from transformer_jax.stopping import Stopped, check
 from transformer_jax.trainer import train
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import load_trained
@@ -146,14 +147,33 @@ def test_metrics_are_of_every_window_and_evaluation(uninterrupted):
 def test_early_stopping_ends_the_run_and_stays_ended(tmp_path, monkeypatch, caplog):
     def score(*_, target_language):
         assert target_language == config.data.target_language
-        return trainer.Scores(1.0, 'tok:13a', 1.0, '')  # never better than the first
+        return trainer.Scores(2.0, 'tok:13a', 1.0, '')  # never better than the first
 
     monkeypatch.setattr(trainer, 'score', score)
     config = tiny(train={'patience': 1, 'steps': 100, 'eval_every': 3})
-    assert train(config, tmp_path)['step'] == 6
+    assert train(config, tmp_path)['step'] == 12  # the first after the warm-up
     (tmp_path / 'results.json').unlink()
-    assert train(config, tmp_path)['step'] == 6
+    assert train(config, tmp_path)['step'] == 12
     assert 'train.patience=1 has run out' in caplog.text
+
+
+@pytest.mark.parametrize(
+    ('bleu', 'loss', 'ends'),
+    [
+        ([5.0, 6.0, 5.0], [3.0, 2.0, 1.0], True),  # a lower loss no longer counts
+        ([0.0, 0.1, 0.0], [3.0, 2.0, 1.0], False),
+        ([0.0, 0.1, 0.0], [3.0, 2.0, 2.0], True),
+        ([5.0, 6.0, 7.0], [1.0, 2.0, 3.0], False),
+    ],
+)
+def test_patience_asks_for_a_better_bleu_or_while_there_is_none_a_better_loss(bleu, loss, ends):
+    records = [
+        {'kind': 'dev', 'step': 20 + k, 'bleu': x, 'loss': y}
+        for k, (x, y) in enumerate(zip(bleu, loss, strict=True))
+    ]
+    config = tiny(train={'patience': 1})
+    run = SimpleNamespace(config=config, metrics=SimpleNamespace(records=records))
+    assert trainer._Run._out_of_patience(run) == ends
 
 
 def test_a_run_may_end_before_its_first_evaluation(tmp_path, monkeypatch):
@@ -310,6 +330,45 @@ def test_a_signal_saves_the_step_at_hand(tmp_path, uninterrupted, monkeypatch, n
     assert remembered(tmp_path) == remembered(uninterrupted)
 
 
+@pytest.mark.parametrize('step', [6, 12])  # the last, too
+def test_a_stop_in_an_evaluation_saves_the_step_and_puts_the_evaluation_off(
+    tmp_path, uninterrupted, monkeypatch, step
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            trainer, 'score', lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM) or check()
+        )
+        config = tiny(train={'eval_every': step, 'checkpoint_every': 3})
+        with pytest.raises(Stopped, match=f'Stopped by SIGTERM after step {step}'):
+            train(config, tmp_path)
+    checkpoints = Checkpoints(tmp_path / 'checkpoints', read_only=True)
+    assert checkpoints.steps()[-1] == step and not checkpoints.has_scores(step)
+    train(config, tmp_path)
+    whole = tmp_path / 'whole' if step == 12 else uninterrupted
+    if step == 12:
+        train(config, whole)
+    assert remembered(tmp_path) == remembered(whole)
+    if step == 12:  # the other is not kept
+        assert Checkpoints(tmp_path / 'checkpoints', read_only=True).has_scores(12)
+
+
+def test_scores_that_a_kill_kept_from_a_checkpoint_are_added(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    shutil.rmtree(run / 'checkpoints' / '12' / 'scores')
+    (run / 'results.json').unlink()
+    train(tiny(), run)
+    assert Checkpoints(run / 'checkpoints', read_only=True).has_scores(12)
+    assert remembered(run) == remembered(uninterrupted)
+
+
+def test_references_out_of_reach_and_outputs_cut_are_counted(tmp_path, caplog):
+    config = tiny(data=ONE_SHAPE, train={'steps': 1}, decode={'max_extra_length': 0})
+    results = train(config, tmp_path)
+    assert re.search(r'max_extra_length=0 .*: \d+ of 400 \(train\), \d of 8 \(dev\), ', caplog.text)
+    assert 0 < results['test']['cut_outputs'] <= 8
+    assert 'outputs ended at the limit of max_extra_length=0' in caplog.text
+
+
 def test_a_disk_that_is_full_is_said_and_costs_nothing(
     tmp_path, uninterrupted, monkeypatch, small_disk
 ):
@@ -321,6 +380,7 @@ def test_a_disk_that_is_full_is_said_and_costs_nothing(
         try:
             return train_steps(*args)
         finally:
+            time.sleep(1.0)  # what still writes in other threads is to meet the full disk, too
             restore()
 
     monkeypatch.setattr(trainer._Run, '_train', limited)

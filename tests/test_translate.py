@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import lzma
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,6 +12,7 @@ from tiny_run import TEXTS
 
 from transformer_jax import translate
 from transformer_jax.errors import UserError
+from transformer_jax.stopping import Stopped
 from transformer_jax.translator import Sampling, Translator
 
 
@@ -26,7 +28,7 @@ def test_at_a_terminal_it_asks_for_each_line(run_command, workdir, translator):
     code, out, err = run_command(translate, '--workdir', workdir, stdin=lines, terminal=True)
     assert code == 0
     assert out.splitlines() == translator([TEXTS[0], TEXTS[2]])
-    assert err == '> > > '
+    assert err.startswith('> > > ')
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_a_pipe_that_nobody_reads_any_more():
         os.close(reading)
         output.write('a')
         with pytest.raises(UserError, match=r'cannot be written \(Broken pipe\): choose another'):
-            output.flush()
+            output.commit()
 
 
 def test_stdout_by_its_name_may_be_a_pipe(run_command, workdir):
@@ -169,16 +171,110 @@ def test_an_output_is_one_line_whatever_is_in_it(tmp_path):
     assert (tmp_path / 'out').read_bytes() == b'a b c\n'
 
 
-def test_two_that_write_the_same_file_do_not_mix_and_leave_others_be(tmp_path):
-    (tmp_path / 'out.partial').write_text("somebody's own")
+def test_a_second_command_that_writes_the_same_file_is_refused(tmp_path):
     with contextlib.ExitStack() as stack:
-        first, second = (translate._Output(str(tmp_path / 'out'), stack) for _ in range(2))
-        for output, text in ((first, 'a'), (second, 'b'), (first, 'a')):
-            output.write(text)
-        second.commit()
+        first = translate._Output(str(tmp_path / 'out'), stack)
+        (tmp_path / 'out.partial.json').write_text('{}')
+        with pytest.raises(UserError, match='is being written by another command'):
+            translate._Output(str(tmp_path / 'out'), stack)
+        first.write('a')
         first.commit()
-    assert (tmp_path / 'out').read_text() == 'a\na\n'
+    assert (tmp_path / 'out').read_text() == 'a\n'
+
+
+def test_a_file_in_the_way_of_the_partial_one_is_left_be(tmp_path):
+    (tmp_path / 'out.partial').write_text("somebody's own")
+    with (
+        contextlib.ExitStack() as stack,
+        pytest.raises(UserError, match=r'out\.partial.* exists already: move it'),
+    ):
+        translate._Output(str(tmp_path / 'out'), stack)
     assert (tmp_path / 'out.partial').read_text() == "somebody's own"
+
+
+class Stopping:
+    """Has the translation of a chunk stop as by SIGTERM, once so many chunks are done."""
+
+    def __init__(self, monkeypatch, after):
+        self._left, self._translate = after, Translator.translate
+        self.translated = []
+        monkeypatch.setattr(translate, '_lines_at_once', lambda _: 3)
+        monkeypatch.setattr(Translator, 'translate', lambda *args, **rest: self(*args, **rest))
+
+    def __call__(self, translator, texts, **options):
+        if texts and self._left == 0:
+            raise Stopped('Stopped by SIGTERM.')
+        self._left -= bool(texts)
+        self.translated += texts
+        return self._translate(translator, texts, **options)
+
+
+LINES = [f'{TEXTS[k % 4]}' for k in range(9)]
+
+
+@pytest.fixture
+def stopped(run_command, workdir, tmp_path, monkeypatch):
+    """A folder in which a translation of `LINES` into 'out.gz' was stopped after a chunk."""
+    (tmp_path / 'in').write_text('\n'.join(LINES))
+    with monkeypatch.context() as patch:
+        Stopping(patch, after=1)
+        code, _, err = run_command(translate, *_arguments(workdir, tmp_path))
+    assert code == 75
+    assert 'Stopped by SIGTERM: 3 lines are done, in ' in err
+    return tmp_path
+
+
+def _arguments(workdir, folder):
+    return ['--workdir', workdir, '--input', folder / 'in', '--output', folder / 'out.gz']
+
+
+def test_a_stopped_command_goes_on_where_it_stopped(
+    run_command, workdir, translator, stopped, monkeypatch
+):
+    assert not (stopped / 'out.gz').exists()
+    assert len((stopped / 'out.gz.partial').read_text().splitlines()) == 3
+    with (stopped / 'out.gz.partial').open('a') as file:
+        file.write('half of what a kill had it wri')
+    again = Stopping(monkeypatch, after=-1)
+    code, _, err = run_command(translate, *_arguments(workdir, stopped))
+    assert (code, again.translated) == (0, LINES[3:])
+    assert 'Going on after line 3, from ' in err
+    written = gzip.decompress((stopped / 'out.gz').read_bytes()).decode()
+    assert written.splitlines() == translator(LINES)
+    assert sorted(path.name for path in stopped.iterdir()) == ['in', 'out.gz']
+
+
+def test_what_another_command_has_done_is_not_gone_on_with(run_command, workdir, stopped):
+    before = (stopped / 'out.gz.partial').read_bytes()
+    arguments = _arguments(workdir, stopped)
+    changed_lines = stopped / 'other'
+    changed_lines.write_text('The dog.\n' * 9)
+    for changed in (['--beam_size', 1], ['--input', changed_lines]):
+        code, _, err = run_command(translate, *arguments, *changed)
+        assert code == 2
+        assert 'is what is done of another command' in err
+        assert (stopped / 'out.gz.partial').read_bytes() == before
+
+
+def test_a_program_that_writes_a_line_and_waits_gets_its_answer(workdir, translator, monkeypatch):
+    asking, answering = os.pipe(), os.pipe()
+    monkeypatch.setattr('sys.stdin', os.fdopen(asking[0]))
+    monkeypatch.setattr('sys.stdout', os.fdopen(answering[1], 'w'))
+    monkeypatch.setattr(Translator, 'load', lambda *_, **__: translator)
+    with ThreadPoolExecutor(1) as pool, open(answering[0]) as answers:
+        command = pool.submit(translate.main, ['--workdir', 'x'])
+        with open(asking[1], 'w', buffering=1) as questions:
+            for text in TEXTS[:3]:
+                questions.write(f'{text}\n')
+                assert answers.readline() == f'{translator(text)}\n'
+        command.result()
+
+
+def test_outputs_that_were_cut_are_counted(run_command, workdir):
+    lines = '\n'.join(TEXTS).encode()
+    arguments = ['--workdir', workdir, '--max_extra_length', 0]
+    _, _, err = run_command(translate, *arguments, stdin=lines * 2)
+    assert re.search(r'\d of 9 outputs ended at the limit of max_extra_length=0 tokens', err)
 
 
 def test_a_name_that_is_too_long_is_said(run_command, workdir):

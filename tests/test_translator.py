@@ -18,7 +18,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import make_mesh
 from transformer_jax.training.checkpoints import Checkpoints
-from transformer_jax.translator import Sampling, Translation, Translator
+from transformer_jax.translator import Sampling, Translation, Translator, load_trained
 from transformer_jax.workdir import Workdir
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
@@ -320,6 +320,72 @@ def test_where_the_latest_are_damaged_the_others_are_named(workdir, tmp_path):
             file.write_bytes(b'')
     with pytest.raises(UserError, match=r'120 of its steps are damaged; .* --steps=60\.$'):
         Translator.load(run)
+
+
+def with_config(workdir, folder, section, **changes):
+    """A copy of a run with other values in its config.json."""
+    run = shutil.copytree(workdir, folder / 'run')
+    saved = json.loads((run / 'config.json').read_text())
+    saved['config'][section] |= changes
+    (run / 'config.json').write_text(json.dumps(saved))
+    return run
+
+
+@pytest.mark.parametrize(
+    ('changes', 'array'),
+    [
+        ({'num_layers': 2}, r'decoder/layer_1/\S+ is missing and should be float32'),
+        ({'num_heads': 4}, r'is float32 \[32, 2, 16\] and should be float32 \[32, 4, 8\]'),
+        ({'output_bias': True}, 'output_bias is missing'),
+    ],
+)
+def test_a_config_that_does_not_fit_its_weights_names_the_array(workdir, tmp_path, changes, array):
+    run = with_config(workdir, tmp_path, 'model', **changes)
+    with pytest.raises(UserError, match=f'does not fit its checkpoints: .*{array}'):
+        Translator.load(run)
+
+
+def test_weights_that_the_config_knows_nothing_of_are_named(workdir, tmp_path):
+    _, _, weights, _ = load_trained(workdir)
+    run = shutil.copytree(workdir, tmp_path / 'run')
+    shutil.rmtree(run / 'checkpoints')
+    manager = Checkpoints(run / 'checkpoints')
+    manager.save_weights(120, weights | {'more': np.zeros(2, np.float32)})
+    manager.close()
+    with pytest.raises(UserError, match='its checkpoints, which have more as well'):
+        Translator.load(run)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(workdir, tmp_path, value):
+    _, _, weights, _ = load_trained(workdir)
+    run = shutil.copytree(workdir, tmp_path / 'run')
+    shutil.rmtree(run / 'checkpoints')
+    weights['embedding'][3, 3] = value
+    manager = Checkpoints(run / 'checkpoints')
+    manager.save_weights(120, weights)
+    manager.close()
+    with pytest.raises(UserError, match='embedding has values that are not finite in the mean of'):
+        Translator.load(run)
+
+
+def test_outputs_without_a_finite_score_are_named(translator, caplog):
+    huge = jax.tree.map(lambda x: jnp.full_like(x, 1e38), translator.search.params)
+    diverged = Translator(translator.config, translator.vocabulary, huge)
+    assert diverged(TEXTS[:1]) == ['']
+    assert 'Line 1 stays empty: the scores of its outputs are not finite' in caplog.text
+
+
+def test_an_output_at_the_limit_is_marked_as_cut(translator):
+    lengths = [len(ids) for ids in translator.vocabulary.encode(TEXTS)]
+    seen = set()
+    for extra in (0, 100):
+        for length, [output] in zip(
+            lengths, translator.translate(TEXTS, max_extra_length=extra), strict=True
+        ):
+            assert output.cut == (len(output.tokens) + 1 == length + extra)
+            seen.add(output.cut)
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize('made', [False, True])

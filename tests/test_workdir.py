@@ -9,13 +9,17 @@ from transformer_jax.errors import UserError
 from transformer_jax.workdir import Workdir
 
 
-@pytest.mark.parametrize('text', ['[]', '{}', '{"finished": {}}', '{"fini'])
+@pytest.mark.parametrize(
+    'text', ['[]', '{}', '{"finished": {}}', '{"fini', '[' * 100_000, '{"test": {}, "step": "x"}']
+)
 def test_damaged_results_are_none(tmp_path, text):
     (tmp_path / 'results.json').write_text(text)
     assert Workdir(tmp_path).read_results() is None
 
 
-@pytest.mark.parametrize('text', ['[]', '{"workdir', ''])
+@pytest.mark.parametrize(
+    'text', ['[]', '{"workdir', '', '{"workdir": "x", "steps": 5}', '{"workdir": 1, "steps": [1]}']
+)
 def test_a_damaged_average_is_no_training_to_go_on_with(tmp_path, text):
     assert Workdir(tmp_path).read_average() is None
     (tmp_path / 'average.json').write_text(text)
@@ -23,7 +27,7 @@ def test_a_damaged_average_is_no_training_to_go_on_with(tmp_path, text):
         Workdir(tmp_path).read_average()
 
 
-@pytest.mark.parametrize('config', [[], {'model': 3}, 'x'])
+@pytest.mark.parametrize('config', [[], {'model': 3}, 'x', {'model': {'d_ff': [5]}}])
 def test_a_damaged_config(tmp_path, config):
     saved = json.dumps({'config': config, 'data_fingerprint': 'x'})
     (tmp_path / 'config.json').write_text(saved)
@@ -83,3 +87,27 @@ def test_a_link_to_nothing_is_named(tmp_path, workdir):
     (tmp_path / 'run').symlink_to(tmp_path / 'gone')
     with pytest.raises(UserError, match=r'cannot be a folder, since .*run is a link to nothing'):
         Workdir(tmp_path / workdir).check_writable()
+
+
+@pytest.mark.parametrize(
+    'changes', [{'split_fingerprints': ['x']}, {'vocabulary_digest': 5}, {'data_fingerprint': None}]
+)
+def test_a_config_with_other_types_is_said(tmp_path, changes):
+    saved = {'config': {}, 'data_fingerprint': 'x'}
+    (tmp_path / 'config.json').write_text(json.dumps(saved))
+    assert Workdir(tmp_path).read_run().data_fingerprint == 'x'
+    (tmp_path / 'config.json').write_text(json.dumps(saved | changes))
+    with pytest.raises(UserError, match=f"read .'{next(iter(changes))}' is "):
+        Workdir(tmp_path).read_run()
+
+
+@pytest.mark.parametrize('name', ['run[2]', 'run*', 'run?', 'back\\slash'])
+def test_a_path_that_would_lose_checkpoints_is_refused(tmp_path, name):
+    with pytest.raises(UserError, match='in its full path, where checkpoints cannot be kept'):
+        Workdir(tmp_path / name / 'run').check_writable()
+
+
+def test_a_pipe_for_a_config_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'config.json')
+    with pytest.raises(UserError, match='not a regular file'):
+        Workdir(tmp_path).read_run()

@@ -17,6 +17,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import platform
 import re
 import statistics
@@ -44,6 +45,7 @@ from transformer_jax.model import parameter_count
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.preflight import Program, compile_steps, remember_speed, report
 from transformer_jax.sharding import make_mesh
+from transformer_jax.stopping import answer_signals
 
 _PARTS = ('start', 'input', 'compile', 'train', 'decode')
 _SECONDS = 5.0  # that each figure is measured for, if the least number of repetitions allows
@@ -110,18 +112,28 @@ def main(arguments: Sequence[str]) -> None:
 def _json_file(name: str) -> Path:
     """Where --json is to go; a UserError if nothing can be written there."""
     path = user_path(name, '--json')
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UserError(f'--json={name!r} is in a folder that does not exist: make it first.')
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UserError(f'--json={name!r} is a folder: name a file.')
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise UserError(f'--json={name!r} is a pipe, a device or a link to nothing: name a file.')
     _check_writable(path.parent, f'--json={name!r} is in a folder that')
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # a name that is too long, say
+        raise UserError(
+            f'--json={name!r} cannot be a file ({error.strerror}): choose another name.'
+        ) from error
     return path
 
 
 def _profile_folder(name: str) -> Path:
     """The folder of --profile, made if need be; a UserError if nothing can be written there."""
     path = user_path(name, '--profile')
-    if path.exists() and not path.is_dir():
+    if os.path.lexists(path) and not os.path.isdir(path):
         raise UserError(f'--profile={name!r} is a file: name a folder.')
     _check_writable(path, f'--profile={name!r}')
     return path
@@ -380,4 +392,5 @@ def collective_bytes(hlo: str) -> Counter[str]:
 
 if __name__ == '__main__':
     restart_with_huge_pages()
+    answer_signals()
     command.run(main)

@@ -66,6 +66,8 @@ def user_path(path: str | os.PathLike[str], field: str) -> Path:
         raise UserError(f'{field} is empty: give a path.')
     if re.match(r'[A-Za-z][A-Za-z0-9+.-]*://', name):
         raise UserError(f'{field}={name!r} is a URL: name a place in a file system mounted here.')
+    if '\0' in name:
+        raise UserError(f'{field}={name!r} holds a NUL character: leave it out.')
     if not is_utf8(name):
         raise UserError(f'{field}={name!r} is not UTF-8: rename it.')
     try:

@@ -8,8 +8,9 @@ from transformer_jax.data.corpora import open_corpus
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.scoring import all_scores, tokenizer
+from transformer_jax.stopping import answer_signals
 from transformer_jax.training.evaluation import LossEvaluator, perplexity
-from transformer_jax.translator import Translator
+from transformer_jax.translator import Translator, warn_of_cut_outputs
 from transformer_jax.workdir import Workdir
 
 
@@ -49,7 +50,10 @@ def main(arguments: Sequence[str]) -> None:
     if given is None:
         given = _own(flags.workdir, translator, flags.split or 'test')
     sources, *references = given
-    decode = translator.decode_config(flags.beam_size, flags.length_penalty)
+    searched = {
+        name: getattr(flags, name) for name in ('beam_size', 'length_penalty', 'max_extra_length')
+    }
+    decode = translator.decode_config(**searched)
     measure = LossEvaluator(
         translator.search.model,
         translator.vocabulary,
@@ -58,12 +62,9 @@ def main(arguments: Sequence[str]) -> None:
     )
     # Before the search, which takes longer: this refuses what is too long for learned positions.
     loss = measure(translator.search.params, list(zip(sources, references[0], strict=True)))
-    outputs = translator(
-        list(sources),
-        beam_size=decode.beam_size,
-        length_penalty=decode.length_penalty,
-        progress=True,
-    )
+    found = [best for best, *_ in translator.translate(sources, progress=True, **searched)]
+    outputs, cut = [x.text for x in found], sum(x.cut for x in found)
+    warn_of_cut_outputs(cut, len(found), decode)
     language = translator.config.data.target_language
     word = 'word' if tokenizer(language) == '13a' else 'character'
     units = [text.split() if word == 'word' else ''.join(text.split()) for text in references[0]]
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
         f'sentences    {len(sources):,}, {len(references)} reference(s) of each\n'
         f'search       beam {decode.beam_size}, log-probability / ((5 + length) / 6)^'
         f'{decode.length_penalty:g}, at most {decode.max_extra_length} tokens more than the '
-        'source\n'
+        f'source, which {cut:,} outputs reached\n'
         f'checkpoints  mean of steps {translator.steps}\n'
         '± is half the 95 % confidence interval, by bootstrap (bs and seed). Compare BLEU and '
         'chrF2 where\nall else in the signatures is equal; the other lines are how older papers '
@@ -114,9 +115,10 @@ def _read(source: str, references: Sequence[str]) -> list[list[str]]:
 
 
 def _lines(path: str, flag: str) -> list[str]:
-    return list(TextFile(flag, user_path(path, flag)).sentences())
+    return list(TextFile(flag, user_path(path, flag), read_once=True).sentences())
 
 
 if __name__ == '__main__':
+    answer_signals()
     kept_programs.keep()
     command.run(main)

@@ -44,11 +44,12 @@ from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.training.evaluation import CorpusLoss, LossEvaluator
 from transformer_jax.training.optimizer import noam_schedule
 from transformer_jax.training.state import TrainState, Window, with_weights
-from transformer_jax.translator import Translator, load_trained
+from transformer_jax.translator import Translation, Translator, load_trained, warn_of_cut_outputs
 from transformer_jax.workdir import SavedRun, Workdir
 
 _logger = logging.getLogger('transformer_jax')
 _EXAMPLES = 3  # translations kept in results.json
+_TELLING_BLEU = 1.0  # up to here, BLEU does not tell whether a run makes progress
 
 
 def train(config: Config, workdir: str | Path) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
     folder = Workdir(workdir)
     folder.check_writable()
     mesh = make_mesh(config.mesh)
-    with StopSignals() as stop, contextlib.ExitStack() as stack:
+    with StopSignals(processes.count() > 1) as stop, contextlib.ExitStack() as stack:
         saved = resuming.saved(folder, config)
         if saved is not None:
             if processes.is_first():
@@ -195,9 +196,9 @@ class _Run:
                         self.data.vocabulary.digest,
                     )
                 )
-            if programs is not None:
+            self._catch_up()
+            if programs is not None and not self._out_of_patience():
                 step = self._train(programs)
-            self.checkpoints.wait()
             if why := self.stop.came():
                 raise Stopped(
                     f'Stopped by {why} after step {step}, the last, which is saved: the same '
@@ -287,8 +288,26 @@ class _Run:
         ):
             self.corpus_loss.check(self.state.weights, pairs, f'the {name} set')
             translator.check([source for source, _ in pairs], beam_size=beam_size)
+        self._warn_of_references_out_of_reach()
         targets = [target for _, target in self.data.dev]
         warn_of_normalization(self.data.vocabulary, targets, self.config.data.target_language)
+
+    def _warn_of_references_out_of_reach(self) -> None:
+        """Says how many references no output can be as long as."""
+        extra, data = self.config.decode.max_extra_length, self.data
+        lengths = {'train': (data.store.source.lengths, data.store.target.lengths)}
+        for name, pairs in (('dev', data.dev), ('test', data.test)):
+            sides = zip(*pairs, strict=True)
+            lengths[name] = [np.array([*map(len, data.vocabulary.encode(x))]) for x in sides]
+        far = {name: np.sum(target > source + extra) for name, (source, target) in lengths.items()}
+        if any(far.values()):
+            counts = (f'{far[name]:,} of {len(x[0]):,} ({name})' for name, x in lengths.items())
+            _logger.warning(
+                'References are longer than any output may be, with decode.max_extra_length=%d '
+                'tokens more than the source: %s. Raise it.',
+                extra,
+                ', '.join(counts),
+            )
 
     def _compile_evaluation(self) -> None:
         """Runs, on nothing, all that an evaluation, a log line and a checkpoint will run."""
@@ -309,8 +328,6 @@ class _Run:
         """
         config = self.config.train
         self.compilations.lap()
-        if self.start == 0 and config.init_from:
-            self._evaluate(0)  # whether the steps bring anything is seen against this
         clock = _Clock()
         with (
             self.stop.deferred(),
@@ -335,18 +352,22 @@ class _Run:
                     if config.on_nonfinite == 'stop':  # skipped ones are told when they are logged
                         self._check_finite()
                     scores = None
-                    # When stopping, too: a resumed run begins after this step, and would miss it.
-                    if last or step % config.eval_every == 0:
-                        with clock.paused():
-                            scores = self._evaluate(step)
+                    if not why and self._is_evaluated(step):
+                        try:
+                            with clock.paused():
+                                scores = self._evaluate(step)
+                        except Stopped:  # the run evaluates when it goes on
+                            why = self.stop.came()
                     self.checkpoints.save(self.state, scores)
-                    if why:
+                    if why or last:
                         self.checkpoints.wait()
+                    if why and not last:
                         raise Stopped(
                             f'Stopped by {why} after step {step} of {config.steps}, which is '
                             'saved: the same command goes on from there.'
                         )
                     if scores is not None and self._out_of_patience():
+                        self.checkpoints.wait()
                         _logger.info(
                             'Stopping early: dev BLEU has not risen in %d evaluations.',
                             config.patience,
@@ -355,6 +376,36 @@ class _Run:
                 if last:
                     return step
         raise AssertionError('the feed has no end')
+
+    def _is_evaluated(self, step: int) -> bool:
+        return step % self.config.train.eval_every == 0 or step == self.config.train.steps
+
+    def _catch_up(self) -> None:
+        """Makes the evaluation that is due before the next step, if any.
+
+        That is one that a stop has put off; and, of a run that begins with the weights of another,
+        the one against which is seen whether the steps bring anything.
+        """
+        step = self.start
+        if step == 0:
+            if self.config.train.init_from:
+                self.compilations.lap()
+                self._evaluate(0)
+            return
+        if not self._is_evaluated(step) or step > self.config.train.steps:
+            return
+        of_step = [r for r in self.metrics.records if (r['kind'], r['step']) == ('dev', step)]
+        evaluated = processes.from_first('evaluated', 'yes' if of_step else '') == 'yes'
+        if evaluated and self.checkpoints.has_scores(step):
+            return
+        if evaluated:
+            scores = {'bleu': of_step[-1]['bleu']}
+        else:
+            if step == self.config.train.steps:  # there was no preflight
+                self._compile_evaluation()
+            self.compilations.lap()
+            scores = self._evaluate(step)
+        self.checkpoints.add_scores(step, scores)
 
     def _log(self, step: int, clock: '_Clock', bar: Any) -> None:
         """Writes the means since the last line, and begins a new window."""
@@ -420,7 +471,7 @@ class _Run:
 
     def _evaluate(self, step: int) -> dict[str, float]:
         """Dev loss and dev BLEU; the record is on disk before the checkpoint it belongs to."""
-        loss, scores, _ = self._score(
+        loss, scores, outputs = self._score(
             self.state.weights, self.data.dev, beam_size=self.config.train.eval_beam_size
         )
         record = {
@@ -430,6 +481,7 @@ class _Run:
             'perplexity': loss.perplexity,
             'bleu': scores.bleu,
             'chrf': scores.chrf,
+            'cut_outputs': _cut(outputs),
             'compilations': self.compilations.lap(),
         }
         self.metrics.write(record)
@@ -447,21 +499,30 @@ class _Run:
 
     def _score(
         self, params: Any, pairs: list[tuple[str, str]], beam_size: int, progress: bool = False
-    ) -> tuple[CorpusLoss, Scores, list[str]]:
+    ) -> tuple[CorpusLoss, Scores, list[Translation]]:
         sources, references = zip(*pairs, strict=True)
         loss = self.corpus_loss(params, pairs)
         translator = self._translator(params)
-        outputs = translator(list(sources), beam_size=beam_size, progress=progress)
+        results = translator.translate(sources, beam_size=beam_size, progress=progress)
+        outputs = [best for best, *_ in results]
         language = self.config.data.target_language
-        return loss, score(outputs, references, target_language=language), outputs
+        texts = [output.text for output in outputs]
+        return loss, score(texts, references, target_language=language), outputs
 
     def _out_of_patience(self) -> bool:
-        """Whether the last `patience` evaluations brought nothing better than those before."""
+        """Whether the last `patience` evaluations brought nothing better than those before.
+
+        Better is a higher BLEU; and, until BLEU says something, a lower loss. Evaluations in the
+        warm-up are not counted: a rate that rises may bring a loss that rises for a while.
+        """
         patience = self.config.train.patience
-        bleu = [record['bleu'] for record in self.metrics.records if record['kind'] == 'dev']
-        if not patience or len(bleu) <= patience:
+        dev = [record for record in self.metrics.records if record['kind'] == 'dev']
+        before, last = dev[:-patience], dev[-patience:]
+        if not patience or not before or last[0]['step'] <= self.config.optimizer.warmup_steps:
             return False
-        return max(bleu[-patience:]) <= max(bleu[:-patience])
+        (bleu_before, loss_before), (bleu, loss) = map(_best, (before, last))
+        loss_counts = max(bleu_before, bleu) <= _TELLING_BLEU
+        return bleu <= bleu_before and not (loss_counts and loss < loss_before)
 
     def _results(self, step: int) -> dict[str, Any]:
         decode = self.config.decode
@@ -474,19 +535,34 @@ class _Run:
         loss, scores, outputs = self._score(
             params, self.data.test, self.config.decode.beam_size, progress=True
         )
+        warn_of_cut_outputs(_cut(outputs), len(outputs), decode)
         dev = [record for record in self.metrics.records if record['kind'] == 'dev']
         examples = [
-            {'source': source, 'reference': reference, 'translation': output}
+            {'source': source, 'reference': reference, 'translation': output.text}
             for (source, reference), output in zip(self.data.test, outputs, strict=True)
         ]
         return {
             'finished': _finish_line(self.config),
             'step': step,
             'averaged_checkpoints': steps,
-            'test': {'sentences': len(outputs), **loss._asdict(), **scores._asdict()},
+            'test': {
+                'sentences': len(outputs),
+                **loss._asdict(),
+                **scores._asdict(),
+                'cut_outputs': _cut(outputs),
+            },
             'best_dev': max(dev, key=lambda record: record['bleu'], default=None),
             'examples': examples[-_EXAMPLES:],
         }
+
+
+def _cut(outputs: list[Translation]) -> int:
+    return sum(output.cut for output in outputs)
+
+
+def _best(dev: list[dict[str, Any]]) -> tuple[float, float]:
+    """The highest BLEU and the lowest loss of some evaluations."""
+    return max(record['bleu'] for record in dev), min(record['loss'] for record in dev)
 
 
 class _Clock:

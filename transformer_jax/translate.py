@@ -1,23 +1,33 @@
 """Translates lines of text: python -m transformer_jax.translate --workdir=DIR."""
 
 import contextlib
+import fcntl
+import hashlib
 import itertools
+import json
 import os
 import re
+import select
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from transformer_jax import command, kept_programs
-from transformer_jax.cache import cache_folder, keep_compiled_programs
+from transformer_jax.cache import cache_folder, content_digest, keep_compiled_programs
 from transformer_jax.data.text_files import TextFile, decoded, without_ends
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.files import written_whole
+from transformer_jax.files import read_json, written_whole
 from transformer_jax.progress import STDERR
-from transformer_jax.translator import Sampling, Translator
+from transformer_jax.stopping import Stopped, answer_signals, check
+from transformer_jax.translator import Sampling, Translator, warn_of_cut_outputs
 
-_CHUNK = 4096  # lines sorted by length together
 _BAR_FROM = 200  # lines that are worth a progress bar
+_MOMENT = 0.02  # seconds without more input, after which the lines so far are translated
+_STATE = {'settings': str, 'input': str, 'lines': int, 'bytes': int}
+_POLL = 0.2  # seconds between two looks whether a stop was asked for, while no input comes
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -25,7 +35,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = command.Parser(
         prog='python -m transformer_jax.translate',
         description='Translates a line in to a line out, in order; an empty line stays empty.\n'
-        'Reads stdin and writes stdout unless told otherwise; at a terminal it answers each line.',
+        'Reads stdin and writes stdout unless told otherwise; it answers the lines that have come\n'
+        'as soon as no more is waiting. With --output, a stopped command goes on where it stopped.',
     )
     command.add_model_flags(parser)
     parser.add_argument('--input', help='file to read instead of stdin')
@@ -64,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
         if value != parser.get_default(name) and not flags.sample:
             raise UserError(f'--{name}={value} is of --sample, which is not given: add it.')
     with contextlib.ExitStack() as stack:
-        lines = _input(flags.input)
+        lines = _Stdin() if flags.input is None else _File(flags.input)
         keep_compiled_programs(cache_folder())
         translator = Translator.load(
             flags.workdir, checkpoints=flags.checkpoints, average=flags.average
@@ -72,55 +83,116 @@ def main(arguments: Sequence[str]) -> None:
         options = {
             'beam_size': flags.beam_size,
             'length_penalty': flags.length_penalty,
+            'max_extra_length': flags.max_extra_length,
             'max_source_length': flags.max_source_length,
             'n_best': flags.n_best,
             'sampling': sampling,
         }
         translator.translate([], **options)  # a bad option shows before any output is begun
         output = _Output(flags.output, stack)
-        interactive = flags.input is None and sys.stdin.isatty()
-        first = 1
-        while chunk := list(itertools.islice(lines, 1 if interactive else _CHUNK)):
+        # What is written depends on these, and on the lines.
+        settings = options | {'scores': flags.scores, 'steps': translator.steps}
+        weights = translator.vocabulary.digest, os.path.realpath(flags.workdir)
+        done = output.begin(lines, content_digest([repr(settings), *weights]))
+        cut = 0
+        while chunk := lines.take(_lines_at_once(translator)):
             progress = len(chunk) >= _BAR_FROM
-            results = translator.translate(chunk, first_line=first, progress=progress, **options)
-            for line, outputs in enumerate(results, first):
+            try:
+                results = translator.translate(
+                    chunk, first_line=done + 1, progress=progress, **options
+                )
+            except Stopped as stopped:
+                raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
+            for line, outputs in enumerate(results, done + 1):
                 number = f'{line}\t' if flags.n_best > 1 else ''
                 for found in outputs:
                     score = f'{found.score:.4f}\t' if flags.scores else ''
                     output.write(f'{number}{score}{found.text}')
-            output.flush()
-            first += len(chunk)
+            done += len(chunk)
+            output.remember(chunk)
+            cut += sum(best.cut for outputs in results for best in outputs[:1])
         output.commit()
+        warn_of_cut_outputs(cut, done, translator.decode_config(**_searched(options)))
 
 
-def _input(path: str | None) -> Iterator[str]:
-    """The lines to translate."""
-    if path is not None:
-        lines = TextFile('--input', user_path(path, '--input')).sentences()
+def _lines_at_once(translator: Translator) -> int:
+    """Lines that are sorted by length together; a stop loses as many at most."""
+    return 16 * translator.search.max_rows
+
+
+def _searched(options: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in options.items() if k not in ('n_best', 'sampling')}
+
+
+class _File:
+    """The lines of a file."""
+
+    def __init__(self, path: str):
+        lines = TextFile('--input', user_path(path, '--input'), read_once=True).sentences()
         # Read before the seconds that loading a model takes, in case the file cannot be.
-        return itertools.chain(list(itertools.islice(lines, 1)), lines)
-    if sys.stdin is None:
-        raise UserError('there is no stdin to read: name a file with --input.')
-    lines = sys.stdin.buffer
-    return without_ends(decoded(_prompting(lines) if sys.stdin.isatty() else lines, 'stdin'))
+        self._lines = itertools.chain(list(itertools.islice(lines, 1)), lines)
+
+    def take(self, most: int) -> list[str]:
+        """Returns the next lines, at most `most`; none at the end."""
+        return list(itertools.islice(self._lines, most))
 
 
-def _prompting(lines: Iterable[bytes]) -> Iterator[bytes]:
-    lines = iter(lines)
-    while True:
-        print('> ', end='', file=STDERR, flush=True)
-        line = next(lines, None)
-        if line is None:
-            return
-        yield line
+class _Stdin:
+    """The lines of stdin, where a program may write one and wait for its answer."""
+
+    def __init__(self):
+        if sys.stdin is None:
+            raise UserError('there is no stdin to read: name a file with --input.')
+        self._terminal = sys.stdin.isatty()
+        self._lines: deque[bytes] = deque()  # that have come
+        self._rest: list[bytes] = []  # parts of the line after them
+        self._taken, self._ended = 0, False
+
+    def take(self, most: int) -> list[str]:
+        """Waits for a line; returns what has come when no more is waiting, at most `most` lines."""
+        if self._terminal:
+            print('> ', end='', file=STDERR, flush=True)
+            most = 1
+        while len(self._lines) < most and not self._ended:
+            if self._waits(_MOMENT if self._lines else _POLL):
+                self._read()
+            elif self._lines:
+                break
+            check()
+        chunk = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
+        first = self._taken + 1
+        self._taken += len(chunk)
+        return list(without_ends(decoded(chunk, 'stdin', first)))
+
+    def _waits(self, seconds: float) -> bool:
+        return bool(select.select([sys.stdin], [], [], seconds)[0])
+
+    def _read(self) -> None:
+        # Not through sys.stdin.buffer, which would wait until it is full.
+        block = os.read(sys.stdin.fileno(), 1 << 16)
+        self._ended = not block
+        *whole, rest = block.split(b'\n')
+        for line in whole:
+            self._lines.append(b''.join([*self._rest, line]) + b'\n')
+            self._rest = []
+        self._rest.append(rest)
+        if self._ended and any(self._rest):
+            self._lines.append(b''.join(self._rest))
 
 
 class _Output:
-    """Lines out; a file gets its name when it is whole, so that an error leaves an old one be."""
+    """Lines out; a file gets its name when it is whole, so that an error leaves an old one be.
+
+    Until then, what is done is in `NAME.partial`, and `NAME.partial.json` says of which lines and
+    which command that is, so that the same command goes on from there.
+    """
 
     def __init__(self, path: str | None, stack: contextlib.ExitStack):
         self._name = 'stdout' if path is None else f'--output={path!r}'
         self._file, self._stack = None, stack.enter_context(contextlib.ExitStack())
+        self._partial: Path | None = None
+        self._lines, self._digest = 0, hashlib.blake2b(digest_size=16)
+        self._begun = False
         if path is None:
             if sys.stdout is None:
                 raise UserError('there is no stdout to write: name a file with --output.')
@@ -129,15 +201,77 @@ class _Output:
         place = user_path(path, '--output')
         if os.path.isdir(place):
             raise UserError(f'{self._name} is a folder: name a file.')
+        self._text = TextFile('--output', place)
+        self._text.check_writing()
         with self._failures():
             # A pipe or a device takes lines as they come; a new file would take its place.
             if os.path.exists(place) and not os.path.isfile(place):
-                file = place.open('wb')
-            else:
-                # A link stays one, and what it leads to is written.
-                file = written_whole(Path(os.path.realpath(place)), 'wb')
-            text = TextFile('--output', place).writing(self._stack.enter_context(file))
-            self._file = self._stack.enter_context(text)
+                file = self._stack.enter_context(place.open('wb'))
+                self._file = self._stack.enter_context(self._text.compressing(file))
+                return
+            # A link stays one, and what it leads to is written.
+            self._place = Path(os.path.realpath(place))
+            self._partial = self._place.with_name(f'{self._place.name}.partial')
+            self._state = self._place.with_name(f'{self._partial.name}.json')
+            if os.path.lexists(self._partial) and not os.path.isfile(self._state):
+                raise UserError(
+                    f'{self._name} is written as {str(self._partial)!r} until it is whole, and '
+                    'that exists already: move it, or choose another --output.'
+                )
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            opened = os.fdopen(os.open(self._partial, flags, 0o666), 'r+b')
+            self._file = self._stack.enter_context(opened)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UserError(
+                    f'{self._name} is being written by another command: wait for it, or choose '
+                    'another --output.'
+                ) from error
+        self._stack.callback(self._leave)
+
+    def begin(self, lines: _File | _Stdin, settings: str) -> int:
+        """Skips the lines that an earlier command has done, and returns how many.
+
+        Args:
+          lines: to be translated.
+          settings: a digest of all else that what is written depends on.
+
+        Raises:
+          UserError: if the earlier command was another one.
+        """
+        if self._partial is None:
+            return 0
+        self._settings = settings
+        done = None
+        with contextlib.suppress(OSError, ValueError):
+            done = read_json(self._state, _STATE)
+        if os.fstat(self._file.fileno()).st_size < (1 if done is None else done['bytes']):
+            self._begun = True  # nothing is there to go on with
+            return 0
+        if done is not None and done['settings'] == settings:
+            while self._lines < done['lines']:
+                chunk = lines.take(min(1 << 12, done['lines'] - self._lines))
+                if not chunk:
+                    break
+                self._count(chunk)
+        if done is None or done['input'] != self._digest.hexdigest():
+            raise UserError(
+                f'{str(self._partial)!r} is what is done of another command (other lines, '
+                f'flags or checkpoints): remove it and {self._state.name!r} to begin anew, or '
+                'choose another --output.'
+            )
+        self._begun = True
+        with self._failures():
+            self._file.truncate(done['bytes'])
+            self._file.seek(0, os.SEEK_END)
+        print(f'Going on after line {self._lines:,}, from {self._partial}.', file=STDERR)
+        return self._lines
+
+    def _count(self, chunk: Sequence[str]) -> None:
+        self._lines += len(chunk)
+        for line in chunk:
+            self._digest.update(line.encode() + b'\n')
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -154,19 +288,63 @@ class _Output:
             ) from error
 
     def write(self, line: str) -> None:
+        text = re.sub('[\r\n]', ' ', line) + '\n'
         with self._failures():
-            self._file.write(re.sub('[\r\n]', ' ', line) + '\n')
+            self._file.write(text if self._file is sys.stdout else text.encode())
 
-    def flush(self) -> None:
+    def remember(self, chunk: Sequence[str]) -> None:
+        """Notes that the outputs of the next lines, `chunk`, are written."""
         with self._failures():
             self._file.flush()
+            if self._partial is None:
+                return
+            self._count(chunk)
+            with written_whole(self._state) as file:
+                json.dump(
+                    {
+                        'settings': self._settings,
+                        'input': self._digest.hexdigest(),
+                        'lines': self._lines,
+                        'bytes': self._file.tell(),
+                    },
+                    file,
+                )
+
+    def kept(self) -> str:
+        """What a stopped command says of that which is done."""
+        if self._partial is None or not self._lines:
+            return ''
+        return (
+            f': {self._lines:,} lines are done, in {self._partial}; the same command goes on from '
+            'there'
+        )
 
     def commit(self) -> None:
-        self.flush()
+        """Gives the file its name."""
         with self._failures():
+            self._file.flush()
+            if self._partial is not None:
+                if self._text.is_compressed:
+                    self._file.seek(0)
+                    with (
+                        written_whole(self._place, 'wb') as whole,
+                        self._text.compressing(whole) as file,
+                    ):
+                        shutil.copyfileobj(self._file, file, 1 << 20)
+                    self._partial.unlink()
+                else:
+                    os.replace(self._partial, self._place)
+                self._state.unlink(missing_ok=True)
+                self._begun = False
             self._stack.close()
+
+    def _leave(self) -> None:
+        """Removes a file in which no line is done; others are gone on with."""
+        if self._begun and not self._lines:
+            self._partial.unlink(missing_ok=True)
 
 
 if __name__ == '__main__':
+    answer_signals()
     kept_programs.keep()
     command.run(main)

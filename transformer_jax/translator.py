@@ -10,12 +10,14 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.model import parameter_shapes
 from transformer_jax.progress import progress_bar
 from transformer_jax.search import Sampling, Searcher
 from transformer_jax.sharding import data_mesh
@@ -32,11 +34,14 @@ class Translation:
       text: raw text.
       score: log-probability in nats over the length penalty (for sampling, not divided).
       tokens: the pieces it is made of.
+      cut: whether it ended because it had as many tokens as it may have, those of the source and
+        decode.max_extra_length more.
     """
 
     text: str
     score: float
     tokens: tuple[str, ...]
+    cut: bool = False
 
 
 def load_trained(
@@ -65,6 +70,7 @@ def load_trained(
     from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
 
     folder = Workdir(workdir, field)
+    folder.check_path()
     saved = folder.read_run()
     if saved is None or not (folder.has_checkpoints() or os.path.isdir(folder.checkpoints)):
         raise UserError(
@@ -120,6 +126,7 @@ def load_trained(
         ) from error
     finally:
         manager.close()
+    _check_weights(folder, config, params, used)
     vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
     trained_with = saved.vocabulary_digest or vocabulary.digest
     if vocabulary.digest != trained_with or vocabulary.size != len(params['embedding']):
@@ -129,6 +136,38 @@ def load_trained(
         )
     mean = folder.read_average()
     return config, vocabulary, params, used if mean is None else mean['steps']
+
+
+def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[int]) -> None:
+    """A UserError if the weights are not those of the config's model, or not finite."""
+
+    def by_name(tree: Any) -> dict[str, Any]:
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return {jax.tree_util.keystr(k, simple=True, separator='/'): x for k, x in leaves}
+
+    found = by_name(weights)
+    # The vocabulary has a check of its own.
+    size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
+    for name, wanted in by_name(parameter_shapes(config.model, size)).items():
+        there = found.pop(name, None)
+        is_there = 'is missing' if there is None else f'is {there.dtype} {list(there.shape)}'
+        if there is None or (there.shape, there.dtype) != (wanted.shape, wanted.dtype):
+            raise UserError(
+                f'{folder} has a config.json that does not fit its checkpoints: {name} {is_there} '
+                f'and should be {wanted.dtype} {list(wanted.shape)}; restore the config.json of '
+                'this run.'
+            )
+        if not np.isfinite(there).all():
+            raise UserError(
+                f'{folder}: {name} has values that are not finite in the mean of checkpoints '
+                f'{steps}: choose others (--checkpoints, --average), or train anew with a lower '
+                'optimizer.learning_rate_scale.'
+            )
+    if found:
+        raise UserError(
+            f'{folder} has a config.json that does not fit its checkpoints, which have '
+            f'{next(iter(found))} as well: restore the config.json of this run.'
+        )
 
 
 def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:
@@ -240,6 +279,7 @@ class Translator:
         n_best: int = 1,
         beam_size: int | None = None,
         length_penalty: float | None = None,
+        max_extra_length: int | None = None,
         max_source_length: int | None = None,
         sampling: Sampling | None = None,
         first_line: int = 1,
@@ -255,6 +295,8 @@ class Translator:
           n_best: outputs for each text, the best first; at most the beam size, unless sampling.
           beam_size: hypotheses; None takes the config's.
           length_penalty: alpha; None takes the config's.
+          max_extra_length: most tokens that an output has more than its text; None takes the
+            config's.
           max_source_length: most tokens of a text, the end mark included; None takes the config's.
           sampling: draws outputs instead of searching.
           first_line: the number of the first text, for warnings and for the draws of sampling.
@@ -268,7 +310,7 @@ class Translator:
             memory than there is.
         """
         texts = _as_texts(texts)
-        decode = self.decode_config(beam_size, length_penalty, max_source_length)
+        decode = self.decode_config(beam_size, length_penalty, max_extra_length, max_source_length)
         if type(n_best) is not int:
             raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
         if sampling is not None and not isinstance(sampling, Sampling):
@@ -293,15 +335,22 @@ class Translator:
                 )
                 lines[n] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
         numbers = [first_line + k for k in full]
+        longest = [self.search.output_limit(len(ids), decode) for ids in lines]
         with progress_bar('Translating', total=len(full), unit=' lines', shown=progress) as bar:
             for index, tokens, scores in self.search(
                 lines, decode, n_best=n_best, sampling=sampling, numbers=numbers
             ):
                 results[full[index]] = [
-                    self._translation(tokens[n], scores[n])
+                    self._translation(tokens[n], scores[n], longest[index])
                     for n in range(n_best)
                     if n == 0 or scores[n] > -np.inf
                 ]
+                if not np.isfinite(scores[0]):
+                    _logger.warning(
+                        'Line %d stays empty: the scores of its outputs are not finite. The model '
+                        'has diverged in training, or its weights are damaged.',
+                        numbers[index],
+                    )
                 bar.update()
         return results
 
@@ -323,6 +372,7 @@ class Translator:
         self,
         beam_size: int | None = None,
         length_penalty: float | None = None,
+        max_extra_length: int | None = None,
         max_source_length: int | None = None,
     ) -> DecodeConfig:
         """What a search goes by.
@@ -330,6 +380,8 @@ class Translator:
         Args:
           beam_size: hypotheses; None takes the config's.
           length_penalty: alpha; None takes the config's.
+          max_extra_length: most tokens that an output has more than its input; None takes the
+            config's.
           max_source_length: most tokens of an input; None takes the config's.
 
         Raises:
@@ -338,14 +390,37 @@ class Translator:
         given = {
             'beam_size': beam_size,
             'length_penalty': length_penalty,
+            'max_extra_length': max_extra_length,
             'max_source_length': max_source_length,
         }
-        return dataclasses.replace(
+        decode = dataclasses.replace(
             self.config.decode, **{k: v for k, v in given.items() if v is not None}
         )
+        # Which checks that learned positions have places for the output.
+        return dataclasses.replace(self.config, decode=decode).decode
 
-    def _translation(self, ids: np.ndarray, score: np.ndarray) -> Translation:
-        ids = ids.tolist()
+    def _translation(self, ids: np.ndarray, score: np.ndarray, longest: int) -> Translation:
         return Translation(
-            self.vocabulary.decode(ids), float(score), tuple(self.vocabulary.pieces(ids))
+            self.vocabulary.decode(ids.tolist()),
+            float(score),
+            tuple(self.vocabulary.pieces(ids.tolist())),
+            cut=bool(np.count_nonzero(ids) >= longest),
+        )
+
+
+def warn_of_cut_outputs(count: int, of: int, decode: DecodeConfig) -> None:
+    """Says how many outputs were cut, if any.
+
+    Args:
+      count: of outputs that were cut.
+      of: how many outputs.
+      decode: what the search went by.
+    """
+    if count:
+        _logger.warning(
+            '%s of %s outputs ended at the limit of max_extra_length=%d tokens more than the '
+            'source, and may be cut: raise it (--max_extra_length) if translations are longer.',
+            f'{count:,}',
+            f'{of:,}',
+            decode.max_extra_length,
         )

@@ -17,20 +17,37 @@ import fcntl
 import json
 import logging
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from transformer_jax.config import Config
-from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
-from transformer_jax.files import written_whole
+from transformer_jax.errors import CANNOT_WRITE, UserError, first_line, user_path
+from transformer_jax.files import check_shape, read_json, written_whole
 
 _logger = logging.getLogger('transformer_jax')
 
 # What file systems without locks answer.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-_RESULTS = {'finished', 'step', 'averaged_checkpoints', 'test', 'best_dev', 'examples'}
+# What each file has to hold, as `parse_json` takes it.
+_RUN = {'config': {str: {str: (str, float, bool)}}, 'data_fingerprint': str}
+_RUN_SINCE = {'split_fingerprints': {str: str}, 'vocabulary_digest': (str, None)}
+_AVERAGE = {'workdir': str, 'steps': [int]}
+_RESULTS = {
+    'finished': {'steps': int, 'patience': int, 'decode': dict},
+    'step': int,
+    'averaged_checkpoints': [int],
+    'test': {
+        'sentences': int,
+        'tokens': int,
+        **dict.fromkeys(('loss', 'perplexity', 'bleu', 'chrf'), float),
+        **dict.fromkeys(('bleu_signature', 'chrf_signature'), str),
+    },
+    'best_dev': (None, {'step': int, 'bleu': float}),
+    'examples': [dict.fromkeys(('source', 'reference', 'translation'), str)],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +121,23 @@ class Workdir:
                 'permissions, or choose another folder.'
             ) from error
 
+    def check_path(self, impossible: str = r'\\') -> None:
+        """Raises a UserError if checkpoints cannot be read at this path, for its characters.
+
+        Args:
+          impossible: a pattern of what must not be in it. To Tensorstore a backslash is a slash.
+        """
+        odd = re.search(impossible, str(self.path.absolute()))
+        if odd:
+            raise UserError(
+                f'{self} has the character {odd[0]} in its full path, where checkpoints cannot be '
+                'kept: choose a path without any of [ ] * ? and backslash.'
+            )
+
     def check_writable(self) -> None:
         """Raises a UserError unless this folder exists, or can be made, and written to."""
+        # Orbax takes the path for a pattern when it saves: it would find nothing, or another run's.
+        self.check_path(r'[][*?\\]')
         nearest = self.path
         while not os.path.lexists(nearest) and nearest != nearest.parent:
             nearest = nearest.parent
@@ -189,7 +221,9 @@ class Workdir:
         """
         path = self.path / 'config.json'
         try:
-            saved = json.loads(path.read_text(encoding='utf-8'))
+            saved = read_json(path, _RUN)
+            known = {name: shape for name, shape in _RUN_SINCE.items() if name in saved}
+            check_shape(saved, known)
             return SavedRun(
                 Config.from_mapping(saved['config']),
                 saved['data_fingerprint'],
@@ -198,9 +232,9 @@ class Workdir:
             )
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError) as error:
             raise UserError(
-                f'{self} has a config.json that cannot be read ({error}): '
+                f'{self} has a config.json that cannot be read ({first_line(error)}): '
                 'restore the file or choose another --workdir.'
             ) from error
 
@@ -214,8 +248,8 @@ class Workdir:
         Raises:
           UserError: if average.json is there but cannot be read.
         """
-        average = self._read_json('average.json', {'workdir', 'steps'})
-        if average is None and os.path.exists(self.path / 'average.json'):
+        average = self._read_json('average.json', _AVERAGE)
+        if average is None and os.path.lexists(self.path / 'average.json'):
             raise UserError(
                 f'{self} has an average.json that cannot be read: '
                 'average anew (python -m transformer_jax.average), or choose another --workdir.'
@@ -234,13 +268,12 @@ class Workdir:
         """Writes results.json, whole or not at all."""
         self._write_json('results.json', results)
 
-    def _read_json(self, name: str, keys: set[str]) -> dict[str, Any] | None:
-        """An object with these keys; None where there is no such one."""
+    def _read_json(self, name: str, shape: dict[str, Any]) -> dict[str, Any] | None:
+        """An object of this shape; None where there is no such one."""
         try:
-            found = json.loads((self.path / name).read_text(encoding='utf-8'))
+            return read_json(self.path / name, shape)
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and keys <= found.keys() else None
 
     def _write_json(self, name: str, value: Any) -> None:
         with written_whole(self.path / name) as file:

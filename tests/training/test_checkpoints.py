@@ -318,3 +318,58 @@ def test_the_latest_go_on_behind_one_that_is_missing(tmp_path):
     save(tmp_path / 'c', [2, 4, 8, 9], keep=4)
     manager = Checkpoints(tmp_path / 'c', every=2, read_only=True)
     assert manager.ranked('latest') == [9, 8, 4, 2]
+
+
+def test_a_folder_that_does_not_keep_what_is_saved_is_noticed_at_the_first_save(
+    tmp_path, monkeypatch
+):
+    def unreadable(*_):
+        raise ValueError('NOT_FOUND')
+
+    monkeypatch.setattr(Checkpoints, 'restore_arrays', unreadable)
+    with pytest.raises(UserError, match=r'step 5 cannot be read back \(NOT_FOUND\): choose'):
+        save(tmp_path / 'c', [5])
+
+
+def test_only_the_first_save_is_read_back(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(Checkpoints, 'restore_arrays', lambda _, step, item: read.append(step))
+    save(tmp_path / 'c', [5, 6])
+    assert set(read) == {5}
+
+
+def test_scores_can_be_added_to_a_checkpoint(tmp_path):
+    save(tmp_path / 'c', [1, 2], at_2=7.0)
+    manager = Checkpoints(tmp_path / 'c')
+    assert not manager.has_scores(1)
+    manager.add_scores(1, {'bleu': 9.0})
+    manager.close()
+    again = Checkpoints(tmp_path / 'c')
+    assert again.ranked('best') == [1, 2]
+    assert same(again.restore_latest(state(0)), state(2))
+
+
+@pytest.mark.parametrize('text', ['[]', '{"bleu": "x"}', '{"bleu": null}', '[' * 100_000])
+def test_damaged_scores_are_none(tmp_path, text):
+    save(tmp_path / 'c', [1, 2], at_1=7.0, at_2=9.0)
+    (tmp_path / 'c' / '2' / 'scores' / 'scores.json').write_text(text)
+    assert Checkpoints(tmp_path / 'c', read_only=True).ranked('best') == [1]
+
+
+@pytest.mark.parametrize('text', ['[]', 'null', '{"item_handlers": 5}', '[' * 100_000])
+def test_damaged_metadata_of_one_checkpoint_leaves_the_others(tmp_path, text):
+    save(tmp_path / 'c', [1, 2])
+    (tmp_path / 'c' / '2' / '_CHECKPOINT_METADATA').write_text(text)
+    manager = Checkpoints(tmp_path / 'c', read_only=True)
+    _, steps = manager.average(manager.ranked())
+    assert steps[0] == 1
+
+
+def test_a_pipe_in_a_checkpoint_is_damage_and_not_waited_for(tmp_path, caplog):
+    save(tmp_path / 'c', [1, 2])
+    file = next((tmp_path / 'c' / '2' / 'params').rglob('manifest.ocdbt'))
+    file.unlink()
+    os.mkfifo(file)
+    manager = Checkpoints(tmp_path / 'c', read_only=True)
+    assert manager.average(manager.ranked())[1] == [1]
+    assert 'manifest.ocdbt is not a file' in caplog.text

@@ -35,6 +35,8 @@ class TrainConfig:
       on_nonfinite: what to do where a loss or a gradient is NaN or infinite: 'stop' the run, or
         'skip' the step. Neither lets it into the parameters.
       patience: evaluations without a better dev BLEU before training stops early; 0 never stops.
+        Those in the warm-up are not counted. A better dev loss counts as well, while dev BLEU is
+        not above 1.
       eval_beam_size: beam for dev BLEU during training; 1, the default, is greedy and fast.
     """
 

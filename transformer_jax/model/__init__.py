@@ -31,6 +31,7 @@ from transformer_jax.model.transformer import (
     Transformer,
     in_compute_dtype,
     parameter_count,
+    parameter_shapes,
     turned_kernels,
 )
 
@@ -51,6 +52,7 @@ __all__ = [
     'in_compute_dtype',
     'padding_mask',
     'parameter_count',
+    'parameter_shapes',
     'reorder_hypotheses',
     'select_sentences',
     'sinusoidal_positions',

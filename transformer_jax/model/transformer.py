@@ -396,8 +396,14 @@ def turned_kernels(config: ModelConfig, params: Any) -> Any:
 
 
 @functools.cache
+def parameter_shapes(config: ModelConfig, vocab_size: int) -> Any:
+    """Return a model's parameters, without making them: a `jax.ShapeDtypeStruct` for each."""
+    tokens = jnp.zeros((1, 1), jnp.int32)
+    init = Transformer(config, vocab_size).init
+    return jax.eval_shape(init, jax.random.key(0), tokens, tokens)['params']
+
+
+@functools.cache
 def parameter_count(config: ModelConfig, vocab_size: int) -> int:
     """Parameters of a model, counted on the model itself without making them."""
-    tokens = jnp.zeros((1, 1), jnp.int32)
-    shapes = jax.eval_shape(Transformer(config, vocab_size).init, jax.random.key(0), tokens, tokens)
-    return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    return sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(config, vocab_size)))

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy as policies
 
 from transformer_jax import processes
 from transformer_jax.errors import UserError, first_line
+from transformer_jax.files import read_json, written_whole
+from transformer_jax.stopping import check
 from transformer_jax.training.state import TrainState
 
 _logger = logging.getLogger('transformer_jax')
@@ -63,13 +65,16 @@ class Checkpoints:
         self.directory = directory.absolute()
         self._every = every
         self._known_bleu: dict[int, float | None] = {}
+        self._kept_a_save = False
         options = (
             # Its own `read_only` warns whoever loads a run that the folder is.
-            ocp.CheckpointManagerOptions(create=False)
+            ocp.CheckpointManagerOptions(create=False, lightweight_initialize=True)
             if read_only
             else ocp.CheckpointManagerOptions(
                 preservation_policy=_LatestAndBest(keep, keep_best, every, self._bleu),
                 cleanup_tmp_directories=True,  # of saves that were killed midway
+                # Else damaged metadata of one checkpoint would keep it from opening the folder.
+                lightweight_initialize=True,
             )
         )
         self._manager = ocp.CheckpointManager(
@@ -93,9 +98,15 @@ class Checkpoints:
     def save(self, state: TrainState, scores: dict[str, float] | None = None) -> None:
         """Starts saving `state` and returns as soon as it may be overwritten.
 
+        The first checkpoint is waited for and read back: a folder that does not keep what is saved
+        there is noticed while nothing is lost.
+
         Args:
           state: what to save.
           scores: of this step on dev, where it was evaluated; 'bleu' decides which is best.
+
+        Raises:
+          UserError: if the first checkpoint cannot be read back.
         """
         step, items = int(state.step), _items(state)
         saved = {name: ocp.args.PyTreeSave(tree) for name, tree in items.items()}
@@ -105,6 +116,25 @@ class Checkpoints:
             saved['scores'] = ocp.args.JsonSave(scores)
             self._known_bleu[step] = scores['bleu']
         self._manager.save(step, args=ocp.args.Composite(checksums=sums, **saved))
+        self._check_kept(step, items)
+
+    def add_scores(self, step: int, scores: dict[str, float]) -> None:
+        """Adds the scores of a checkpoint whose evaluation a stop has put off.
+
+        Args:
+          step: of the checkpoint.
+          scores: as for `save`.
+        """
+        self._known_bleu[step] = scores['bleu']
+        if processes.is_first():
+            path = self._scores_file(step)
+            path.parent.mkdir(exist_ok=True)
+            with written_whole(path) as file:
+                json.dump(scores, file)
+
+    def has_scores(self, step: int) -> bool:
+        """Whether a checkpoint has its dev scores."""
+        return self._bleu(step) is not None
 
     def save_weights(self, step: int, weights: Any) -> None:
         """Saves parameters alone, from which no training can go on.
@@ -116,6 +146,22 @@ class Checkpoints:
         sums = ocp.args.JsonSave({'params': checksums(weights)})
         params = ocp.args.PyTreeSave(weights)
         self._manager.save(step, args=ocp.args.Composite(checksums=sums, params=params))
+        self._check_kept(step, ['params'])
+
+    def _check_kept(self, step: int, items: Iterable[str]) -> None:
+        """Raises a UserError if what was saved first cannot be read back."""
+        if self._kept_a_save:
+            return
+        self._manager.wait_until_finished()
+        for item in items:
+            try:
+                self.restore_arrays(step, item)
+            except Exception as error:  # orbax and tensorstore raise many kinds
+                raise UserError(
+                    f'{str(self.directory)!r} does not keep what is saved there: the checkpoint of '
+                    f'step {step} cannot be read back ({first_line(error)}): choose another place.'
+                ) from error
+        self._kept_a_save = True
 
     def restore_latest(self, like: TrainState) -> TrainState | None:
         """The newest state that can be read, laid out as `like`; None if nothing was ever saved.
@@ -240,6 +286,7 @@ class Checkpoints:
         for step in steps:
             if len(used) == count:
                 break
+            check()
             try:
                 item = self._weights_item(step)
                 params = (
@@ -265,16 +312,19 @@ class Checkpoints:
     def _bleu(self, step: int) -> float | None:
         """Dev BLEU of a checkpoint; None where it has none that can be read."""
         if step not in self._known_bleu:
-            path = self.directory / str(step) / 'scores' / 'scores.json'
             try:
-                self._known_bleu[step] = json.loads(path.read_text(encoding='utf-8'))['bleu']
-            except (OSError, ValueError, KeyError):
+                self._known_bleu[step] = read_json(self._scores_file(step), {'bleu': float})['bleu']
+            except (OSError, ValueError):
                 self._known_bleu[step] = None
         return self._known_bleu[step]
+
+    def _scores_file(self, step: int) -> Path:
+        return self.directory / str(step) / 'scores' / 'scores.json'
 
     def _weights_item(self, step: int) -> str:
         """The item to translate with, by what was saved: an average that is lost is damage."""
         args = ocp.args.Composite(checksums=ocp.args.JsonRestore())
+        self._check_files(step)
         return 'ema' if 'ema' in self._manager.restore(step, args=args)['checksums'] else 'params'
 
     def wait(self) -> None:
@@ -301,12 +351,21 @@ class Checkpoints:
     def _restore(self, step: int, **wanted: ocp.args.PyTreeRestore) -> dict[str, Any]:
         """Reads items and holds them against their checksums, which orbax itself does not keep."""
         args = ocp.args.Composite(checksums=ocp.args.JsonRestore(), **wanted)
+        self._check_files(step)
         restored = self._manager.restore(step, args=args)
         for item in wanted:
             for name, found in checksums(restored[item]).items():
                 if found != restored['checksums'][item][name]:
                     raise _Mismatch(f'its {item}/{name} does not match its checksum')
         return {item: restored[item] for item in wanted}
+
+    def _check_files(self, step: int) -> None:
+        """Raises a ValueError if a checkpoint has a pipe, say, which reading would wait for."""
+        for folder, _, names in os.walk(self.directory / str(step)):
+            for name in names:
+                path = Path(folder) / name
+                if not os.path.isfile(path):
+                    raise _Mismatch(f'its {path.relative_to(self.directory)} is not a file')
 
 
 def _array_handler() -> ocp.PyTreeCheckpointHandler:
