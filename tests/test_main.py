@@ -61,8 +61,8 @@ def fails(run_command):
         ('--config.model.d_ff=wide', "model.d_ff='wide' must be of type int."),
         ('--config.model.d_ff=2.5', "model.d_ff='2.5' must be of type int."),
         ('--config.model.remat=yes', "model.remat='yes' must be True or False."),
-        ('--config.train.steps=-1', 'train.steps=-1 must be greater than 0.'),
-        ('--config.model.num_layers=0', 'model.num_layers=0 must be greater than 0.'),
+        ('--config.train.steps=-1', 'train.steps=-1 must be from 1 to 2,147,483,647.'),
+        ('--config.model.num_layers=0', 'model.num_layers=0 must be from 1 to 1,000.'),
         (
             '--config.model.d_model=10',
             None,  # divisible by 2 heads

@@ -210,8 +210,8 @@ def test_sampling_the_likeliest_token_is_greedy(translator):
         ({'n_best': 5}, 'n_best=5 must be from 1 to the beam size, which is 4'),
         ({'n_best': 0}, 'n_best=0 must be from 1'),
         ({'n_best': 2.0}, 'n_best=2.0 must be a whole number'),
-        ({'beam_size': 0}, 'decode.beam_size=0 must be greater than 0.'),
-        ({'length_penalty': -1.0}, 'decode.length_penalty=-1.0 must be 0 or greater.'),
+        ({'beam_size': 0}, 'decode.beam_size=0 must be from 1 to 1,000.'),
+        ({'length_penalty': -1.0}, 'decode.length_penalty=-1.0 must be from 0 to 10.'),
         ({'sampling': True}, 'sampling=True must be a Sampling()'),
     ],
 )

@@ -51,42 +51,20 @@ def test_a_wrong_type(section, field, value, message):
         section(**{field: value})
 
 
-# What is not a value it may have.
+# The range of each number.
 
-POSITIVE = {
-    ModelConfig: (
-        'num_layers',
-        'd_model',
-        'd_ff',
-        'num_heads',
-        'max_positions',
-        'norm_epsilon',
-        'attention_gain',
-    ),
-    DataConfig: (
-        'vocab_size',
-        'tokens_per_batch',
-        'num_buckets',
-        'train_size',
-        'dev_size',
-        'test_size',
-    ),
-    OptimizerConfig: ('warmup_steps', 'learning_rate_scale', 'epsilon'),
-    TrainConfig: (
-        'steps',
-        'log_every',
-        'eval_every',
-        'checkpoint_every',
-        'keep',
-        'keep_best',
-        'accumulate_steps',
-        'eval_beam_size',
-    ),
-    DecodeConfig: ('beam_size', 'average_checkpoints'),
+NUMBERS = [
+    (section.type, field.name, field.type)
+    for section in dataclasses.fields(Config)
+    for field in dataclasses.fields(section.type)
+    if field.type in (int, float)
+]
+RATES = {
+    ModelConfig: ('dropout_rate', 'attention_dropout_rate', 'activation_dropout_rate'),
+    DataConfig: ('subword_sampling',),
+    OptimizerConfig: ('beta1', 'beta2', 'label_smoothing', 'ema_decay'),
 }
-
-
-NOT_NEGATIVE = {
+MAY_BE_ZERO = {
     ModelConfig: ('d_k', 'd_v'),
     DataConfig: ('seed',),
     OptimizerConfig: ('r_drop', 'weight_decay'),
@@ -95,53 +73,76 @@ NOT_NEGATIVE = {
 }
 
 
-RATES = {
-    ModelConfig: ('dropout_rate', 'attention_dropout_rate', 'activation_dropout_rate'),
-    DataConfig: ('subword_sampling',),
-    OptimizerConfig: ('beta1', 'beta2', 'label_smoothing', 'ema_decay'),
-}
+def refusal(section, name, value):
+    """What is said of a value of a field, without the section before it."""
+    with pytest.raises(UserError) as error:
+        section(**{name: value})
+    return str(error.value).partition('.')[2]
 
 
-def flat(table):
-    return [(section, name) for section, names in table.items() for name in names]
+@pytest.mark.parametrize('section, name, kind', NUMBERS)
+def test_every_number_has_a_limit_beyond_which_it_is_refused_by_name(section, name, kind):
+    absurd = {int: 10**12, float: 1e38}[kind]
+    assert refusal(section, name, absurd).startswith(f'{name}={absurd} must be ')
 
 
-@pytest.mark.parametrize('section, name', flat(POSITIVE))
-def test_must_be_positive(section, name):
-    for value in (0, -3):
-        with pytest.raises(UserError, match=rf'\.{name}={value}.* must be greater than 0\.'):
-            section(**{name: value})
+@pytest.mark.parametrize('section, name, kind', NUMBERS)
+def test_every_number_below_its_range_is_refused_by_name(section, name, kind):
+    assert refusal(section, name, kind(-3)).startswith(f'{name}={kind(-3)} must be ')
 
 
-@pytest.mark.parametrize('section, name', flat(NOT_NEGATIVE))
-def test_must_not_be_negative(section, name):
-    with pytest.raises(UserError, match=rf'\.{name}=-1.* must be 0 or greater\.'):
-        section(**{name: -1})
-    assert getattr(section(**{name: 0}), name) == 0
+@pytest.mark.parametrize('section, name, kind', NUMBERS)
+def test_every_limit_is_in_the_docstring_of_its_section(section, name, kind):
+    said = refusal(section, name, {int: 10**12, float: 1e38}[kind])
+    limit = re.search(r'(?:from \S+ to|at most|below) ([\d,]*\d)', said)[1]
+    entries = re.findall(r'^      (\w[\w, ]*): (.*?)(?=^      \w|\Z)', section.__doc__, re.M | re.S)
+    described = next(' '.join(text.split()) for names, text in entries if name in names.split(', '))
+    assert re.search(rf'([Aa]t most|[Bb]elow| to) {limit}(?!,?\d)', described)
 
 
-@pytest.mark.parametrize('section, name', flat(RATES))
-def test_must_be_a_rate(section, name):
-    for value in (-0.1, 1.0):
-        with pytest.raises(UserError, match=rf'\.{name}={value} must be at least 0 and below 1\.'):
-            section(**{name: value})
-    assert getattr(section(**{name: 0.0}), name) == 0.0
+@pytest.mark.parametrize('section, name, kind', NUMBERS)
+def test_zero_is_refused_unless_it_has_a_meaning(section, name, kind):
+    if name in (*MAY_BE_ZERO.get(section, ()), *RATES.get(section, ())):
+        assert getattr(section(**{name: 0}), name) == 0
+    else:
+        assert refusal(section, name, kind(0)).startswith(f'{name}={kind(0)} must be ')
 
 
 @pytest.mark.parametrize(
-    'section, name, limit',
+    'section, name', [(section, name) for section, names in RATES.items() for name in names]
+)
+def test_a_rate_is_at_least_0_and_below_1(section, name):
+    for value in (-0.1, 1.0):
+        assert refusal(section, name, value) == f'{name}={value} must be at least 0 and below 1.'
+
+
+@pytest.mark.parametrize(
+    ('section', 'name', 'least', 'most', 'message'),
     [
-        (DataConfig, 'seed', 2**63),
-        (DataConfig, 'vocab_size', 2**31),
-        (TrainConfig, 'seed', 2**32),
-        (TrainConfig, 'steps', 2**31),
-        (OptimizerConfig, 'warmup_steps', 2**31),
+        (ModelConfig, 'num_layers', 1, 1000, 'must be from 1 to 1,000.'),
+        (ModelConfig, 'd_model', 8, 65_536, 'must be from 1 to 65,536.'),
+        (ModelConfig, 'max_positions', 1, 1_000_000, 'must be from 1 to 1,000,000.'),
+        (DataConfig, 'vocab_size', 4, 10_000_000, 'must be from 4 to 10,000,000.'),
+        (DataConfig, 'character_coverage', 0.98, 1.0, 'must be from 0.98 to 1.'),
+        (OptimizerConfig, 'weight_decay', 0.0, 1000.0, 'must be from 0 to 1,000.'),
+        (TrainConfig, 'steps', 1, 2**31 - 1, 'must be from 1 to 2,147,483,647.'),
+        (TrainConfig, 'seed', 0, 2**32 - 1, 'must be from 0 to 4,294,967,295.'),
+        (TrainConfig, 'accumulate_steps', 1, 10_000, 'must be from 1 to 10,000.'),
+        (DecodeConfig, 'beam_size', 1, 1000, 'must be from 1 to 1,000.'),
     ],
 )
-def test_must_be_below_what_a_number_holds(section, name, limit):
-    assert getattr(section(**{name: limit - 1}), name) == limit - 1
-    with pytest.raises(UserError, match=rf'\.{name}={limit} must be below {limit}\.'):
-        section(**{name: limit})
+def test_both_ends_of_a_range_belong_to_it(section, name, least, most, message):
+    for value in (least, most):
+        assert getattr(section(**{name: value}), name) == value
+    for value in (type(most)(-1), most + 1):
+        assert refusal(section, name, value) == f'{name}={value} {message}'
+
+
+def test_a_factor_is_above_0_up_to_its_limit():
+    said = 'must be greater than 0 and at most 10,000.'
+    for value in (0.0, 10_001.0):
+        assert refusal(OptimizerConfig, 'learning_rate_scale', value).endswith(said)
+    assert OptimizerConfig(learning_rate_scale=10_000).learning_rate_scale == 10_000.0
 
 
 def test_paths_have_no_nul():

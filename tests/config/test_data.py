@@ -17,9 +17,7 @@ from transformer_jax.errors import UserError
             "data.normalization='nfc' must be one of nmt_nfkc, nmt_nfkc_cf, nfkc, nfkc_cf, ",
         ),
         ({'subword_sampling_sides': 'target_'}, 'must be one of both, source, target'),
-        ({'max_length': 1}, 'data.max_length=1 must be at least 2'),
-        ({'character_coverage': 0.97}, 'data.character_coverage=0.97 must be from 0.98 to 1.'),
-        ({'character_coverage': 1.1}, 'data.character_coverage=1.1 must be from'),
+        ({'max_length': 1}, 'data.max_length=1 must be from 2 to 1,000,000.'),
         (
             {'tokens_per_batch': 799, 'max_length': 100},
             'data.tokens_per_batch=799 holds fewer than 8 sentences of data.max_length=100: '

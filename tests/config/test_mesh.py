@@ -11,8 +11,11 @@ from transformer_jax.errors import UserError
 @pytest.mark.parametrize(
     'values, message',
     [
-        ({'data': 0}, 'mesh.data=0 must be 1 or more, or -1 for the devices left.'),
-        ({'tensor': -2}, 'mesh.tensor=-2 must be 1 or more'),
+        (
+            {'data': 0},
+            'mesh.data=0 must be from 1 to 1,000,000, or -1 for the devices left.',
+        ),
+        ({'tensor': -2}, 'mesh.tensor=-2 must be from 1 to'),
         ({'fsdp': -1}, "mesh={'data': -1, 'fsdp': -1, 'tensor': 1} has more than one -1"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_known_key_passes(key):
         ({'model': {'warmup_steps': 8}}, 'did you mean optimizer.warmup_steps?'),
         ({'model': 3}, 'model=3 must be a section'),
         ({'model': {'d_model': '512'}}, "model.d_model='512' is of type str but must be int."),
-        ({'model': {'d_model': 0}}, 'model.d_model=0 must be greater than 0.'),
+        ({'model': {'d_model': 0}}, 'model.d_model=0 must be from 1 to 65,536.'),
     ],
 )
 def test_from_mapping_refuses(mapping, message):

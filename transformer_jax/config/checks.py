@@ -44,25 +44,20 @@ def check_types(section: str, config: Any) -> None:
             fail(f'{section}.{field.name}', value, 'is not UTF-8: rename what it names.')
 
 
-def check_positive(section: str, config: Any, *names: str) -> None:
-    """Checks that the numbers `names` of a section are greater than 0."""
-    for name in names:
-        if getattr(config, name) <= 0:
-            fail(f'{section}.{name}', getattr(config, name), 'must be greater than 0.')
+def check_range(section: str, config: Any, **ranges: tuple[float, float]) -> None:
+    """Checks that numbers of a section are in their range, e.g. num_layers=(1, 1000)."""
+    for name, (least, most) in ranges.items():
+        value = getattr(config, name)
+        if not least <= value <= most:
+            fail(f'{section}.{name}', value, f'must be from {least:,} to {most:,}.')
 
 
-def check_not_negative(section: str, config: Any, *names: str) -> None:
-    """Checks that the numbers `names` of a section are 0 or greater."""
-    for name in names:
-        if getattr(config, name) < 0:
-            fail(f'{section}.{name}', getattr(config, name), 'must be 0 or greater.')
-
-
-def check_below(section: str, config: Any, limit: int, *names: str) -> None:
-    """Checks that the numbers `names` of a section are below `limit`."""
-    for name in names:
-        if getattr(config, name) >= limit:
-            fail(f'{section}.{name}', getattr(config, name), f'must be below {limit}.')
+def check_positive(section: str, config: Any, **most: float) -> None:
+    """Checks that numbers of a section are above 0 and at most as given, e.g. epsilon=1."""
+    for name, limit in most.items():
+        value = getattr(config, name)
+        if not 0 < value <= limit:
+            fail(f'{section}.{name}', value, f'must be greater than 0 and at most {limit:,}.')
 
 
 def check_rate(section: str, config: Any, *names: str) -> None:

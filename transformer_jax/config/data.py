@@ -3,10 +3,8 @@
 import dataclasses
 
 from transformer_jax.config.checks import (
-    check_below,
     check_choice,
-    check_not_negative,
-    check_positive,
+    check_range,
     check_rate,
     check_types,
     fail,
@@ -33,21 +31,27 @@ class DataConfig:
         the training split.
       data_dir: where TFDS keeps datasets; empty means its own default.
       manual_dir: folder of archives that TFDS asks to be downloaded by hand.
-      train_size: pairs to generate, for 'phrasebook'.
-      dev_size, test_size: pairs to hold out (or generate) where the corpus has no such part.
+      train_size: pairs to generate, for 'phrasebook'; at most 1,000,000.
+      dev_size, test_size: pairs to hold out (or generate) where the corpus has no such part; at
+        most 100,000 each.
       vocabulary: an existing SentencePiece model file; empty trains one on the training side.
-      vocab_size: pieces of the shared vocabulary, the 256 bytes of the fall-back included.
-      character_coverage: share of characters that get a piece of their own; the rest use bytes.
+      vocab_size: pieces of the shared vocabulary, the 256 bytes of the fall-back included; at most
+        10,000,000.
+      character_coverage: share of characters that get a piece of their own, from 0.98 to 1; the
+        rest use bytes.
       normalization: SentencePiece's rule: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'.
       subword_sampling: BPE-dropout (Provilkov et al., 2020): share of merges left out, at random,
         each time that a training sentence is seen; 0 is off, 0.1 that paper's. With a unigram
-        model in `vocabulary`, the alpha of subword regularisation (Kudo, 2018).
+        model in `vocabulary`, the alpha of subword regularisation (Kudo, 2018). Below 1.
       subword_sampling_sides: which sentences it is for: 'both', 'source' or 'target'.
-      max_length: most tokens, the end mark included, of either side of a training pair. Longer
-        pairs are left out of training, counted and reported; evaluation leaves out nothing.
-      tokens_per_batch: source and target positions, each, of one training batch.
-      num_buckets: shapes that training batches come in: more means less padding, longer compiling.
-      seed: of the batch plan, of what is held out and of the phrasebook.
+      max_length: most tokens, the end mark included, of either side of a training pair; at most
+        1,000,000. Longer pairs are left out of training, counted and reported; evaluation leaves
+        out nothing.
+      tokens_per_batch: source and target positions, each, of one training batch; at most
+        100,000,000.
+      num_buckets: shapes that training batches come in: more means less padding, longer compiling;
+        at most 256.
+      seed: of the batch plan, of what is held out and of the phrasebook; at most 4,294,967,295.
       cache_dir: where tokenised corpora, vocabularies and compiled programs are kept; empty means
         $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax.
     """
@@ -94,22 +98,20 @@ class DataConfig:
             ('nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'),
         )
         check_choice('data', self, 'subword_sampling_sides', ('both', 'source', 'target'))
-        check_positive('data', self, 'vocab_size', 'tokens_per_batch', 'num_buckets')
-        check_positive('data', self, 'train_size', 'dev_size', 'test_size')
+        check_range(
+            'data',
+            self,
+            train_size=(1, 1_000_000),
+            dev_size=(1, 100_000),
+            test_size=(1, 100_000),
+            vocab_size=(4, 10_000_000),  # from padding, the end mark, the unknown and a piece
+            character_coverage=(0.98, 1),
+            max_length=(2, 1_000_000),  # from a token and the end mark
+            tokens_per_batch=(1, 100_000_000),
+            num_buckets=(1, 256),
+            seed=(0, 2**32 - 1),
+        )
         check_rate('data', self, 'subword_sampling')
-        check_not_negative('data', self, 'seed')
-        check_below('data', self, 2**63, 'seed')
-        check_below('data', self, 2**31, 'vocab_size', 'max_length', 'tokens_per_batch')
-        if self.vocab_size < 4:
-            fail(
-                'data.vocab_size',
-                self.vocab_size,
-                'must be at least 4: padding, the end mark, the unknown and a piece.',
-            )
-        if self.max_length < 2:
-            fail('data.max_length', self.max_length, 'must be at least 2: a token and the end.')
-        if not 0.98 <= self.character_coverage <= 1.0:
-            fail('data.character_coverage', self.character_coverage, 'must be from 0.98 to 1.')
         if self.tokens_per_batch < 8 * self.max_length:
             fail(
                 'data.tokens_per_batch',

@@ -2,14 +2,7 @@
 
 import dataclasses
 
-from transformer_jax.config.checks import (
-    check_below,
-    check_choice,
-    check_not_negative,
-    check_positive,
-    check_types,
-    fail,
-)
+from transformer_jax.config.checks import check_choice, check_range, check_types, fail
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,12 +10,15 @@ class DecodeConfig:
     """How translations are searched for (section 6.1).
 
     Attributes:
-      beam_size: hypotheses kept at each step; 1 is greedy.
-      length_penalty: alpha in ((5 + length) / 6)^alpha of Wu et al. (2016), equation 14.
-      max_extra_length: an output has at most this many tokens more than its input.
-      max_source_length: most tokens of an input, the end mark included; what is longer is cut and
-        reported. 0 is no limit.
-      average_checkpoints: checkpoints whose parameters are averaged for translating.
+      beam_size: hypotheses kept at each step, at most 1,000; 1 is greedy.
+      length_penalty: alpha in ((5 + length) / 6)^alpha of Wu et al. (2016), equation 14; at most
+        10.
+      max_extra_length: an output has at most this many tokens more than its input; at most
+        10,000.
+      max_source_length: most tokens of an input, the end mark included, at most 1,000,000; what is
+        longer is cut and reported. 0 is no limit.
+      average_checkpoints: checkpoints whose parameters are averaged for translating; at most
+        1,000,000.
       average: which: the 'latest' (the paper), or the 'best' by dev BLEU.
     """
 
@@ -35,12 +31,15 @@ class DecodeConfig:
 
     def __post_init__(self):
         check_types('decode', self)
-        check_positive('decode', self, 'beam_size', 'average_checkpoints')
-        check_choice('decode', self, 'average', ('latest', 'best'))
-        check_not_negative(
-            'decode', self, 'length_penalty', 'max_extra_length', 'max_source_length'
+        check_range(
+            'decode',
+            self,
+            beam_size=(1, 1000),
+            length_penalty=(0, 10),
+            max_extra_length=(0, 10_000),
+            max_source_length=(0, 1_000_000),
+            average_checkpoints=(1, 1_000_000),
         )
-        check_below('decode', self, 2**20, 'max_extra_length')
-        check_below('decode', self, 2**16, 'beam_size')
+        check_choice('decode', self, 'average', ('latest', 'best'))
         if self.max_source_length == 1:
             fail('decode.max_source_length', 1, 'leaves room for the end mark only.')

@@ -3,10 +3,9 @@
 import dataclasses
 
 from transformer_jax.config.checks import (
-    check_below,
     check_choice,
-    check_not_negative,
     check_positive,
+    check_range,
     check_rate,
     check_types,
     fail,
@@ -18,27 +17,29 @@ class ModelConfig:
     """The shape of the network: every column of the paper's Table 3 that the model itself has.
 
     Attributes:
-      num_layers: layers in the encoder and in the decoder, N in the paper.
-      d_model: width of embeddings and of every sub-layer's output.
-      d_ff: inner width of the feed-forward sub-layer.
-      num_heads: attention heads, h in the paper.
-      d_k: width of a head's queries and keys; 0 means d_model / num_heads.
-      d_v: width of a head's values; 0 means d_model / num_heads.
-      dropout_rate: residual dropout, on each sub-layer's output and on the embedding sum.
-      attention_dropout_rate: dropout on attention weights, which the paper does not have.
-      activation_dropout_rate: dropout on what the ReLU puts out, which the paper does not have.
+      num_layers: layers in the encoder and in the decoder, N in the paper; at most 1,000.
+      d_model: width of embeddings and of every sub-layer's output; at most 65,536.
+      d_ff: inner width of the feed-forward sub-layer; at most 262,144.
+      num_heads: attention heads, h in the paper; at most 1,024.
+      d_k: width of a head's queries and keys, at most 65,536; 0 means d_model / num_heads.
+      d_v: width of a head's values, at most 65,536; 0 means d_model / num_heads.
+      dropout_rate: residual dropout, on each sub-layer's output and on the embedding sum; below 1.
+      attention_dropout_rate: dropout on attention weights, which the paper does not have; below 1.
+      activation_dropout_rate: dropout on what the ReLU puts out, which the paper does not have;
+        below 1.
       activation: of the feed-forward: 'relu' (equation 2), 'gelu' or 'swish'.
       attention_bias: adds a bias to each projection of attention; section 3.2.2 has none.
       attention_gain: factor on the initial matrices of queries, keys and values; 1 is Glorot's
         initialisation of each, 0.707 that of the three as one matrix, as in fairseq and PyTorch,
-        which learns to align sooner where the learning rate is high.
+        which learns to align sooner where the learning rate is high; at most 100.
       attention_implementation: 'xla', or 'cudnn', which on NVIDIA GPUs since Ampere computes
         attention in one kernel that keeps no weights, in bfloat16; elsewhere it is 'xla', too.
       output_bias: adds a bias to the logits; section 3.4 has none.
-      norm_epsilon: added to the variance in layer norm.
+      norm_epsilon: added to the variance in layer norm; at most 1.
       positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (all sines, then all cosines, as
         Marian has them) or 'learned' (Table 3, row E).
-      max_positions: rows of the learned table; sinusoidal positions have no limit.
+      max_positions: rows of the learned table, at most 1,000,000; sinusoidal positions have no
+        limit.
       norm: 'post', LayerNorm(x + Sublayer(x)), or 'pre', x + Sublayer(LayerNorm(x)).
       dtype: of the matrix products: 'float32', 'bfloat16', or 'auto', which is bfloat16 on
         accelerators and float32 on the CPU. Parameters, norms, softmax and loss are float32. CPUs
@@ -71,11 +72,18 @@ class ModelConfig:
 
     def __post_init__(self):
         check_types('model', self)
-        check_positive('model', self, 'num_layers', 'd_model', 'd_ff', 'num_heads')
-        check_positive('model', self, 'max_positions')
-        check_not_negative('model', self, 'd_k', 'd_v')
-        check_below('model', self, 2**31, 'd_model', 'd_ff', 'd_k', 'd_v', 'max_positions')
-        check_positive('model', self, 'norm_epsilon', 'attention_gain')
+        check_range(
+            'model',
+            self,
+            num_layers=(1, 1000),
+            d_model=(1, 2**16),
+            d_ff=(1, 2**18),
+            num_heads=(1, 1024),
+            d_k=(0, 2**16),
+            d_v=(0, 2**16),
+            max_positions=(1, 1_000_000),
+        )
+        check_positive('model', self, norm_epsilon=1, attention_gain=100)
         check_rate('model', self, 'dropout_rate')
         check_rate('model', self, 'attention_dropout_rate', 'activation_dropout_rate')
         check_choice('model', self, 'activation', ('relu', 'gelu', 'swish'))

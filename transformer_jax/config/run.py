@@ -81,7 +81,7 @@ class Config:
                 'train.log_every',
                 self.train.log_every,
                 f'times data.tokens_per_batch={self.data.tokens_per_batch} is more than can be '
-                'counted, 2^31: lower it.',
+                'counted, 2^31: lower one of the two.',
             )
         longest, reach = self.data.max_length, self.model.reach
         if reach is not None and longest > reach:
