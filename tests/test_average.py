@@ -63,8 +63,9 @@ def test_the_mean_of_a_model_in_bfloat16_is_written_in_float32(run_command, work
         (['--steps', '60,90'], 'are not all saved in .*: choose among 60, 120'),
         (['--steps', '60,60'], "--steps='60,60' names a step twice"),
         (['--steps', 'all'], "--steps='all' must be numbers of steps"),
+        (['--steps', '9' * 5000], 'must be numbers of steps'),
         (['--steps', '60', '--average', 'best'], '--steps names the checkpoints'),
-        (['--checkpoints', '0'], 'checkpoints=0 must be 1 or more'),
+        (['--checkpoints', '0'], 'checkpoints=0 must be from 1 to 1,000,000'),
     ],
 )
 def test_a_mistake(run_command, workdir, tmp_path, arguments, sentence):

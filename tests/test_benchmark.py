@@ -96,7 +96,8 @@ def test_synthetic_lengths_are_realistic():
     ('flags', 'sentence'),
     [
         (['--parts=inptu'], "--parts='inptu' must be among"),
-        (['--synthetic=0'], '--synthetic=0 must be 1 or more'),
+        (['--synthetic=0'], '--synthetic=0 must be from 1 to 10,000,000.'),
+        (['--synthetic=10000001'], '--synthetic=10000001 must be from 1 to 10,000,000.'),
         (['--synthetic=9', '--parts=start,input'], '--parts=start times a training as it is'),
         (['--json=/no/such/folder/a'], 'is in a folder that does not exist'),
         (['--json=/proc/a'], 'is in a folder that cannot be written to'),

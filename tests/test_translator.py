@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import jax
@@ -210,6 +211,11 @@ def test_sampling_the_likeliest_token_is_greedy(translator):
         ({'n_best': 5}, 'n_best=5 must be from 1 to the beam size, which is 4'),
         ({'n_best': 0}, 'n_best=0 must be from 1'),
         ({'n_best': 2.0}, 'n_best=2.0 must be a whole number'),
+        (
+            {'n_best': 10**12, 'sampling': Sampling()},
+            'n_best=1000000000000 must be from 1 to 10,000 when sampling.',
+        ),
+        ({'n_best': 0, 'sampling': Sampling()}, 'n_best=0 must be from 1 to 10,000 when sampling.'),
         ({'beam_size': 0}, 'decode.beam_size=0 must be from 1 to 1,000.'),
         ({'length_penalty': -1.0}, 'decode.length_penalty=-1.0 must be from 0 to 10.'),
         ({'sampling': True}, 'sampling=True must be a Sampling()'),
@@ -243,16 +249,21 @@ def test_draws_do_not_depend_on_how_many_there_are(translator):
         ('temperature', 1e-9),
         ('temperature', float('nan')),
         ('temperature', float('inf')),
+        ('temperature', 1e38),
         ('top_p', 0.0),
         ('top_p', float('nan')),
         ('seed', -1),
         ('seed', 2**32),
         ('seed', 1.5),
         ('top_k', 2.5),
+        ('top_k', -1),
+        ('top_k', 10**12),
     ],
 )
 def test_sampling_out_of_range(field, value):
-    with pytest.raises(UserError, match=rf'{field}={value} (is of type float but )?must be '):
+    with pytest.raises(
+        UserError, match=rf'{field}={re.escape(str(value))} (is of type float but )?must be '
+    ):
         Sampling(**{field: value})
 
 
@@ -275,7 +286,8 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
     'options, sentence',
     [
         ({'average': 'latst'}, "average='latst' must be 'latest' or 'best'."),
-        ({'checkpoints': 1.5}, 'checkpoints=1.5 must be 1 or more, and whole.'),
+        ({'checkpoints': 1.5}, 'checkpoints=1.5 must be from 1 to 1,000,000, and whole.'),
+        ({'checkpoints': 10**12}, 'checkpoints=1000000000000 must be from 1 to 1,000,000'),
         ({'steps': []}, 'name the steps of at least one checkpoint'),
         ({'steps': [60], 'checkpoints': 2}, 'steps=[60] with checkpoints=2: name the steps'),
         ({'steps': 60}, 'steps=60 must be several: give a list of steps.'),

@@ -66,8 +66,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _steps(text: str) -> list[int]:
-    if not re.fullmatch(r'\d+(,\d+)*', text):
-        raise UserError(f'--steps={text!r} must be numbers of steps, e.g. 800,900,1000.')
+    if not re.fullmatch(r'\d{1,18}(,\d{1,18})*', text):
+        raise UserError(f'--steps={text[:80]!r} must be numbers of steps, e.g. 800,900,1000.')
     steps = [int(step) for step in text.split(',')]
     if len(set(steps)) < len(steps):
         raise UserError(f'--steps={text!r} names a step twice: name each once.')

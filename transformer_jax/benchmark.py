@@ -70,7 +70,8 @@ def main(arguments: Sequence[str]) -> None:
         '--synthetic',
         type=int,
         metavar='PAIRS',
-        help='random pairs of realistic lengths instead of the corpus of the config',
+        help='random pairs of realistic lengths, at most 10,000,000, instead of the corpus of the '
+        'config',
     )
     parser.add_argument('--json', metavar='FILE', help='where to write the figures as JSON, too')
     parser.add_argument(
@@ -87,8 +88,8 @@ def main(arguments: Sequence[str]) -> None:
     for part in parts:
         if part not in _PARTS:
             raise UserError(f'--parts={part!r} must be among {", ".join(_PARTS)}.')
-    if flags.synthetic is not None and flags.synthetic < 1:
-        raise UserError(f'--synthetic={flags.synthetic} must be 1 or more.')
+    if flags.synthetic is not None and not 1 <= flags.synthetic <= 10_000_000:
+        raise UserError(f'--synthetic={flags.synthetic} must be from 1 to 10,000,000.')
     if flags.synthetic is not None and 'start' in parts:
         raise UserError(
             '--parts=start times a training as it is, which --synthetic pairs cannot stand in for: '

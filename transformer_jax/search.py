@@ -50,8 +50,9 @@ class Sampling:
     """Draws outputs instead of searching for the best one.
 
     Attributes:
-      temperature: divides the log-probabilities; below 1 is bolder, above 1 wilder.
-      top_k: draws from the k likeliest tokens only; 0 from all.
+      temperature: divides the log-probabilities; below 1 is bolder, above 1 wilder. From 1e-6 to
+        1,000,000.
+      top_k: draws from the k likeliest tokens only, at most 10,000,000; 0 from all.
       top_p: draws from the likeliest tokens that add up to p; 1 from all.
       seed: of the draws; with the number of the line it determines each of them.
     """
@@ -64,13 +65,13 @@ class Sampling:
     def __post_init__(self):
         check_types('sampling', self)
         # With less it is greedy search by another name.
-        if not 1e-6 <= self.temperature < math.inf:
+        if not 1e-6 <= self.temperature <= 1e6:
             raise UserError(
-                f'temperature={self.temperature} must be a number from 1e-6; '
+                f'temperature={self.temperature} must be a number from 1e-6 to 1,000,000; '
                 'leave out --sample for the likeliest tokens.'
             )
-        if self.top_k < 0:
-            raise UserError(f'top_k={self.top_k} must be 0 (all tokens) or greater.')
+        if not 0 <= self.top_k <= 10_000_000:
+            raise UserError(f'top_k={self.top_k} must be from 0 (all tokens) to 10,000,000.')
         if not 0.0 < self.top_p <= 1.0:
             raise UserError(f'top_p={self.top_p} must be greater than 0 and at most 1.')
         if not 0 <= self.seed < 2**32:  # JAX would drop the higher bits

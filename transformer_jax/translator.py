@@ -23,6 +23,7 @@ from transformer_jax.search import Sampling, Searcher
 from transformer_jax.sharding import data_mesh
 from transformer_jax.workdir import Workdir
 
+_MOST_DRAWS = 10_000  # of a text
 _logger = logging.getLogger('transformer_jax')
 
 
@@ -78,8 +79,10 @@ def load_trained(
             'train one there first (python -m transformer_jax.main), or name another folder.'
         )
     config = saved.config
-    if checkpoints is not None and (not isinstance(checkpoints, int) or checkpoints < 1):
-        raise UserError(f'checkpoints={checkpoints} must be 1 or more, and whole.')
+    if checkpoints is not None and not (
+        isinstance(checkpoints, int) and 1 <= checkpoints <= 1_000_000
+    ):
+        raise UserError(f'checkpoints={checkpoints} must be from 1 to 1,000,000, and whole.')
     if isinstance(steps, int):
         raise UserError(f'steps={steps} must be several: give a list of steps.')
     if steps is not None:
@@ -292,7 +295,8 @@ class Translator:
 
         Args:
           texts: raw texts, a sentence each.
-          n_best: outputs for each text, the best first; at most the beam size, unless sampling.
+          n_best: outputs for each text, the best first; at most the beam size, or 10,000 when
+            sampling.
           beam_size: hypotheses; None takes the config's.
           length_penalty: alpha; None takes the config's.
           max_extra_length: most tokens that an output has more than its text; None takes the
@@ -315,7 +319,9 @@ class Translator:
             raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
         if sampling is not None and not isinstance(sampling, Sampling):
             raise UserError(f'sampling={sampling!r} must be a Sampling(), or None to search.')
-        if n_best < 1 or (n_best > decode.beam_size and sampling is None):
+        if sampling is not None and not 1 <= n_best <= _MOST_DRAWS:
+            raise UserError(f'n_best={n_best} must be from 1 to {_MOST_DRAWS:,} when sampling.')
+        if sampling is None and not 1 <= n_best <= decode.beam_size:
             raise UserError(
                 f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
                 'raise beam_size, or lower n_best.'
