@@ -1,6 +1,7 @@
 """Compiled programs that are found again without tracing."""
 
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -135,6 +136,40 @@ def test_a_damaged_program_is_made_anew_and_said(folder, processes, caplog):
     assert caplog.text.count('cannot be read') == 1
     assert processes.run() == 8.0
     assert caplog.text.count('cannot be read') == 1
+
+
+class Harmful:
+    """Reading it back by pickle runs code."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return open, (str(self.trace), 'w')
+
+
+@pytest.mark.parametrize('kind', ['writable', 'link'])
+def test_a_program_that_others_may_have_written_is_not_run(folder, processes, tmp_path, kind):
+    processes.run()
+    for file in folder.iterdir():
+        if file.stat().st_size > 100:
+            file.unlink()
+            harmful = file if kind == 'writable' else tmp_path / 'elsewhere'
+            harmful.write_bytes(pickle.dumps(Harmful(tmp_path / 'trace')))
+            harmful.chmod(0o666 if kind == 'writable' else 0o600)
+            if kind == 'link':
+                file.symlink_to(harmful)
+    assert processes.run() == 8.0
+    assert processes.traced == [3, 3]
+    assert not (tmp_path / 'trace').exists()
+
+
+def test_programs_are_private_whatever_the_umask(folder, processes):
+    before = os.umask(0)
+    processes.run()
+    os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
 
 
 def test_where_nothing_can_be_written_programs_run_all_the_same(folder, processes, caplog):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_jax.cache import content_digest
+from transformer_jax.cache import PRIVATE, content_digest, make_folder, read_own
 from transformer_jax.files import written_whole
 
 # A second to import: a command answers mistakes before.
@@ -82,7 +82,8 @@ def load(path: Path | None, *args: Any, **kwargs: Any) -> 'jax.stages.Compiled |
       **kwargs: likewise.
     """
     try:
-        return path and _read(path.with_name(path.read_text(encoding='ascii')), (args, kwargs))
+        content = path and path.with_name(read_own(path).decode('ascii'))
+        return content and _read(content, (args, kwargs))
     except (OSError, ValueError):
         return None
 
@@ -130,7 +131,7 @@ def _read(path: Path, arguments: Any) -> 'jax.stages.Compiled | None':
     from jax.experimental import serialize_executable
 
     try:
-        devices, program = pickle.loads(path.read_bytes())
+        devices, program = pickle.loads(read_own(path))
         by_id = {device.id: device for device in jax.devices()}
         loaded = serialize_executable.deserialize_and_load(
             *program, execution_devices=[by_id[k] for k in devices]
@@ -167,8 +168,9 @@ def _serialized(program: 'jax.stages.Compiled') -> bytes:
 def _written(path: Path, content: Callable[[], bytes]) -> bool:
     try:
         data = content()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, PRIVATE)
         with written_whole(path, 'wb') as file:
+            os.fchmod(file.fileno(), 0o600)  # `read_own` refuses what some umasks leave
             file.write(data)
     except Exception as error:
         _say_not_kept(str(error))

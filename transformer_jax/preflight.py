@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax import kept_programs
-from transformer_jax.cache import content_digest
+from transformer_jax.cache import content_digest, make_folder
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.vocabulary import Vocabulary
@@ -434,7 +434,7 @@ def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> No
         speeds = read_json(path, {str: float})
     speeds[_speed_key(config, mesh)] = speed
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with written_whole(path) as file:
             json.dump(speeds, file, indent=2)
     except OSError as error:

@@ -134,6 +134,15 @@ def test_drawn_pieces_are_planned_for_once(folder, monkeypatch, caplog):
         assert 'are damaged: drawing them again' in caplog.text
 
 
+def test_cached_lengths_are_never_unpickled(folder, caplog):
+    sampled = config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320)
+    prepare(sampled)
+    [path] = (folder.parent / 'cache').glob('lengths-*.npy')
+    np.save(path, np.array([{}], object), allow_pickle=True)
+    prepare(sampled)
+    assert 'are damaged: drawing them again' in caplog.text
+
+
 def test_pieces_are_drawn_of_the_sides_asked_for(folder):
     for sides, drawn in (('both', {'source', 'target'}), ('source', {'source'})):
         data = prepare(config(folder, subword_sampling=0.5, subword_sampling_sides=sides))

@@ -8,7 +8,7 @@ import os
 
 import numpy as np
 
-from transformer_jax.cache import cache_folder, content_digest, failures_to_cache
+from transformer_jax.cache import cache_folder, content_digest, failures_to_cache, make_folder
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.corpora import Corpus, open_corpus
@@ -64,7 +64,7 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
 
 def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     corpus = open_corpus(config)
-    cache_folder(config.cache_dir).mkdir(parents=True, exist_ok=True)
+    make_folder(cache_folder(config.cache_dir))
     if vocabulary is None:
         vocabulary = _vocabulary(config, corpus)
     if config.subword_sampling and not vocabulary.can_sample:
@@ -154,7 +154,7 @@ def _planned_lengths(
     name = f'lengths-{content_digest(map(str, settings))}.npy'
     path = cache_folder(config.cache_dir) / name
     try:
-        return np.load(path)
+        return np.load(path, allow_pickle=False)
     except FileNotFoundError:
         pass
     except (OSError, ValueError, EOFError):
@@ -180,7 +180,7 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
             return Vocabulary(path.read_bytes())
         except ValueError:
             _logger.warning('The cached vocabulary %s is damaged: training it again.', path)
-    path.parent.mkdir(parents=True, exist_ok=True)  # before the work, if it cannot be
+    make_folder(path.parent)  # before the work, if it cannot be
     _logger.info('Training a vocabulary of %s pieces.', f'{config.vocab_size:,}')
     vocabulary = Vocabulary.train(
         itertools.chain.from_iterable(corpus.pairs('train')),
