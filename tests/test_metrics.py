@@ -29,6 +29,15 @@ def test_a_line_cut_short_is_left_out(tmp_path):
     assert read_metrics(tmp_path / 'metrics.jsonl') == [record(5)]
 
 
+def test_the_copy_of_a_damaged_file_goes_through_no_link(tmp_path):
+    (tmp_path / 'precious').write_text('as it was')
+    (tmp_path / 'metrics.jsonl').write_text('damaged\n')
+    (tmp_path / 'metrics.jsonl.damaged').symlink_to('precious')
+    MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tensorboard', step=0).close()
+    assert (tmp_path / 'precious').read_text() == 'as it was'
+    assert (tmp_path / 'metrics.jsonl.damaged').read_text() == 'damaged\n'
+
+
 def test_a_damaged_file_is_kept_beside_the_lines_that_are_left(tmp_path, caplog):
     path = tmp_path / 'metrics.jsonl'
     damaged = b'x{}\n17\n\xff\xfe\n' + json.dumps(record(5)).encode() + b'\n{"step": 6}\n'

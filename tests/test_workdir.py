@@ -6,7 +6,7 @@ import os
 import pytest
 
 from transformer_jax.errors import UserError
-from transformer_jax.workdir import Workdir
+from transformer_jax.workdir import WRITTEN, Workdir
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,67 @@ def test_a_pipe_for_a_config_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / 'config.json')
     with pytest.raises(UserError, match='not a regular file'):
         Workdir(tmp_path).read_run()
+
+
+@pytest.mark.parametrize('name', [*WRITTEN, 'checkpoints/8/params', 'tensorboard/x'])
+def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path, name):
+    (tmp_path / 'elsewhere').mkdir()
+    link = tmp_path / 'run' / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / 'elsewhere')
+    expected = f'has a link that leads out of it \\({name!r} to .*elsewhere.\\): put a copy in its'
+    with pytest.raises(UserError, match=expected):
+        Workdir(tmp_path / 'run').check_writable()
+
+
+@pytest.mark.parametrize('target', ['../elsewhere', '../run-of-others', '../run/../gone'])
+def test_a_link_to_nothing_outside_is_refused_as_well(tmp_path, target):
+    (tmp_path / 'run').mkdir()
+    (tmp_path / 'run' / 'results.json').symlink_to(target)
+    with pytest.raises(UserError, match='has a link that leads out of it'):
+        Workdir(tmp_path / 'run').check_writable()
+
+
+def test_a_folder_may_be_a_link_and_hold_links_within(tmp_path):
+    (tmp_path / 'elsewhere' / 'checkpoints').mkdir(parents=True)
+    (tmp_path / 'elsewhere' / 'checkpoints' / 'latest').symlink_to('../checkpoints')
+    (tmp_path / 'run').symlink_to('elsewhere')
+    Workdir(tmp_path / 'run').check_writable()
+
+
+def test_a_link_that_no_run_writes_is_left_alone(tmp_path):
+    (tmp_path / 'corpus').symlink_to('/')
+    Workdir(tmp_path).check_writable()
+
+
+def test_all_that_a_run_writes_is_checked_for_links(workdir):
+    assert {*os.listdir(workdir)} <= {*WRITTEN}
+
+
+def test_a_pipe_in_the_folder_is_refused(tmp_path):
+    os.mkfifo(tmp_path / 'metrics.jsonl')
+    with pytest.raises(UserError, match=r"holds 'metrics.jsonl', which is neither a file nor a f"):
+        Workdir(tmp_path).check_writable()
+
+
+def place_lock(path, kind, precious):
+    if kind == 'pipe':
+        os.mkfifo(path)
+    elif kind == 'link':
+        path.symlink_to(precious)
+    else:
+        path.hardlink_to(precious)
+
+
+@pytest.mark.parametrize('kind', ['link', 'hard link', 'pipe'])
+def test_a_lock_that_stands_for_something_else_is_not_written(tmp_path, kind):
+    precious = tmp_path / 'precious'
+    precious.write_text('as it was')
+    (tmp_path / 'run').mkdir()
+    place_lock(tmp_path / 'run' / 'lock', kind, precious)
+    with (
+        pytest.raises(UserError, match=r'cannot be locked .*lock: not a file of its own, so remov'),
+        Workdir(tmp_path / 'run').locked(),
+    ):
+        pass
+    assert precious.read_text() == 'as it was'

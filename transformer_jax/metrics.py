@@ -4,7 +4,6 @@ import functools
 import json
 import logging
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,8 @@ class MetricsWriter:
                 path,
                 aside.name,
             )
-            shutil.copy(path, aside)
+            with written_whole(aside, 'wb') as copy:
+                copy.write(path.read_bytes())
         with written_whole(path) as file:
             file.writelines(json.dumps(record) + '\n' for record in kept)
         self._file = path.open('a', encoding='utf-8')

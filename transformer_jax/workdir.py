@@ -19,6 +19,7 @@ import logging
 import os
 import re
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,19 @@ _RESULTS = {
     'best_dev': (None, {'step': int, 'bleu': float}),
     'examples': [dict.fromkeys(('source', 'reference', 'translation'), str)],
 }
+# What a run writes in its folder; of the folders, all that is in them.
+WRITTEN = (
+    'config.json',
+    'vocabulary.model',
+    'checkpoints',
+    'checkpoints.damaged',
+    'metrics.jsonl',
+    'metrics.jsonl.damaged',
+    'tensorboard',
+    'results.json',
+    'average.json',
+    'lock',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +152,10 @@ class Workdir:
         """Raises a UserError unless this folder exists, or can be made, and written to."""
         # Orbax takes the path for a pattern when it saves: it would find nothing, or another run's.
         self.check_path(r'[][*?\\]')
+        """Raises a UserError unless this folder exists, or can be made, and written to.
+
+        What a run writes there must stay there: nothing that it writes may be a link out of it.
+        """
         nearest = self.path
         while not os.path.lexists(nearest) and nearest != nearest.parent:
             nearest = nearest.parent
@@ -151,6 +169,38 @@ class Workdir:
                 raise UserError(
                     f'{self} is not writable ({folder}): choose another or change its permissions.'
                 )
+        self._check_contained()
+
+    def _check_contained(self) -> None:
+        """Raises a UserError if something that a run writes is a link out of here, or a device.
+
+        A folder from somebody else may hold such things, and a run would write to what they stand
+        for.
+        """
+        top = os.path.realpath(self.path)
+        for path in (os.path.join(top, name) for name in WRITTEN):
+            self._check_part(top, path)  # first, or a link to / would be walked through
+            for parent, folders, files in os.walk(path):
+                for name in (*folders, *files):
+                    self._check_part(top, os.path.join(parent, name))
+
+    def _check_part(self, top: str, path: str) -> None:
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:  # it is not there, or no longer, or out of reach for writing, too
+            return
+        name = os.path.relpath(path, top)
+        target = os.path.realpath(path) if stat.S_ISLNK(mode) else path
+        if os.path.commonpath([top, target]) != top:
+            raise UserError(
+                f'{self} has a link that leads out of it ({name!r} to {target!r}): put a copy in '
+                'its place or remove it, or choose another folder.'
+            )
+        if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise UserError(
+                f'{self} holds {name!r}, which is neither a file nor a folder: remove it, or '
+                'choose another folder.'
+            )
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -161,7 +211,7 @@ class Workdir:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            opened = (self.path / 'lock').open('a+', encoding='utf-8')
+            opened = os.fdopen(_open_lock(self.path / 'lock'), 'a+', encoding='utf-8')
         except OSError as error:
             raise UserError(
                 f'{self} cannot be locked ({error.filename}: '
@@ -278,3 +328,14 @@ class Workdir:
     def _write_json(self, name: str, value: Any) -> None:
         with written_whole(self.path / name) as file:
             file.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
+
+
+def _open_lock(path: Path) -> int:
+    """Opens a file to append; an OSError where what is written would go into another one."""
+    with contextlib.suppress(FileNotFoundError):
+        info = os.lstat(path)
+        is_own = stat.S_ISREG(info.st_mode) and info.st_nlink == 1
+        if not is_own and not stat.S_ISDIR(info.st_mode):
+            raise OSError(errno.EINVAL, 'not a file of its own, so remove it', path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(path, flags, 0o666)
