@@ -10,6 +10,15 @@ from transformer_jax import evaluate
 from transformer_jax.workdir import Workdir
 
 
+def changed_run(workdir, folder, change):
+    """A copy of the run whose config.json `change` has changed; it gets what is in the file."""
+    run = shutil.copytree(workdir, folder)
+    saved = json.loads((run / 'config.json').read_text())
+    change(saved)
+    (run / 'config.json').write_text(json.dumps(saved))
+    return run
+
+
 def test_it_scores_the_test_set_as_the_run_did(run_command, workdir):
     code, out, _ = run_command(evaluate, '--workdir', workdir)
     test = Workdir(workdir).read_results()['test']
@@ -36,14 +45,40 @@ def test_it_searches_as_it_is_told(run_command, workdir):
 
 
 def test_it_notices_that_a_set_has_changed(run_command, workdir, tmp_path):
-    run_of = shutil.copytree(workdir, tmp_path / 'run')
-    saved = json.loads((run_of / 'config.json').read_text())
-    saved['split_fingerprints']['dev'] = 'that of another'
-    (run_of / 'config.json').write_text(json.dumps(saved))
-    arguments = ['--workdir', run_of, '--split', 'dev']
-    code, out, err = run_command(evaluate, *arguments)
+    def change(saved):
+        saved['split_fingerprints']['dev'] = 'that of another'
+
+    run = changed_run(workdir, tmp_path / 'run', change)
+    code, out, err = run_command(evaluate, '--workdir', run, '--split', 'dev')
     assert (code, out) == (2, '')
     assert 'its dev set has changed since its run began: restore the corpus' in err
+
+
+def test_it_says_what_it_reads(run_command, workdir):
+    _, _, err = run_command(evaluate, '--workdir', workdir)
+    assert 'Reading the test set of the run: the embedded phrasebook.' in err
+
+
+def test_it_needs_to_know_by_what_a_set_is_the_runs(run_command, workdir, tmp_path):
+    run = changed_run(workdir, tmp_path / 'run', lambda saved: saved.pop('split_fingerprints'))
+    code, out, err = run_command(evaluate, '--workdir', run)
+    assert (code, out) == (2, '')
+    assert 'has a config.json without a fingerprint of its test set, so that' in err
+    assert 'name files (--source, --reference)' in err
+
+
+def test_it_shows_nothing_of_a_file_that_is_not_the_runs(run_command, workdir, tmp_path):
+    (tmp_path / 'private.csv').write_text('password,salary\n')
+
+    def name_it(saved):
+        named = {'corpus': 'files', 'test_source': str(tmp_path / 'private.csv')}
+        saved['config']['data'] |= named | {'train_source': 'gone.csv'}
+
+    run = changed_run(workdir, tmp_path / 'run', name_it)
+    code, out, err = run_command(evaluate, '--workdir', run)
+    assert (code, out) == (2, '')
+    assert 'its test set has changed since its run began' in err
+    assert 'password' not in err
 
 
 def test_it_takes_a_set_of_the_run_or_files(run_command, workdir):

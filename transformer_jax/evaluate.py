@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from transformer_jax import command, kept_programs
 from transformer_jax.cache import cache_folder, keep_compiled_programs
-from transformer_jax.data.corpora import open_corpus
+from transformer_jax.data.corpora import load_split
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.scoring import all_scores, tokenizer
@@ -89,14 +89,19 @@ def main(arguments: Sequence[str]) -> None:
 
 def _own(workdir: str, translator: Translator, split: str) -> list[Sequence[str]]:
     """Sources and references of a set that the run had, if it is still the same."""
-    corpus = open_corpus(translator.config.data)
     then = Workdir(workdir).read_run().split_fingerprints.get(split)
-    if then is not None and then != corpus.fingerprint(split):
+    if then is None:
+        raise UserError(
+            f'workdir={workdir!r} has a config.json without a fingerprint of its {split} set, so '
+            'that nothing tells whether it is still the same: name files (--source, --reference).'
+        )
+    pairs = load_split(translator.config.data, split, then)
+    if pairs is None:
         raise UserError(
             f'workdir={workdir!r}: its {split} set has changed since its run began: restore the '
             'corpus, or name files (--source, --reference).'
         )
-    return list(zip(*corpus.pairs(split), strict=True))
+    return list(zip(*pairs, strict=True))
 
 
 def _read(source: str, references: Sequence[str]) -> list[list[str]]:

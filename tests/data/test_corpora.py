@@ -1,13 +1,15 @@
 """What a corpus lacks is held out of train, always the same; the phrasebook has both languages."""
 
 import logging
+import os
+import sys
 
 import pytest
 from tiny_corpus import many
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data import corpora
-from transformer_jax.data.corpora import open_corpus
+from transformer_jax.data import corpora, text_files
+from transformer_jax.data.corpora import load_split, open_corpus
 from transformer_jax.errors import UserError
 
 SPLITS = ('train', 'dev', 'test')
@@ -172,3 +174,83 @@ def test_phrasebook_is_not_generated_to_be_found_in_the_cache(monkeypatch):
 def test_phrasebook_has_two_languages():
     with pytest.raises(UserError, match=r"data.target_language='de' is not in the phrasebook: tra"):
         open_corpus(phrasebook('en', 'de'))
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """The cache of the user who scores a run."""
+    folder = tmp_path / 'own-cache'
+    folder.mkdir()
+    monkeypatch.setenv('TRANSFORMER_JAX_CACHE', str(folder))
+    return folder
+
+
+def test_a_split_of_a_run_is_read_again(tmp_path, own_cache):
+    named = config(tmp_path, many(1000))
+    corpus = open_corpus(named)
+    for split in ('dev', 'test'):
+        pairs = load_split(named, split, corpus.fingerprint(split))
+        assert pairs == list(corpus.pairs(split))
+
+
+def test_a_split_of_its_own_needs_no_training_files(tmp_path):
+    named = config(tmp_path, many(9), 'test', train_source='gone', train_target='gone as well')
+    fingerprint = text_files.FilesCorpus(named).fingerprint('test')
+    assert load_split(named, 'test', fingerprint) == many(9)
+
+
+def test_the_phrasebook_is_read_again():
+    fingerprint = open_corpus(phrasebook()).fingerprint('dev')
+    assert load_split(phrasebook(), 'dev', fingerprint) == list(
+        open_corpus(phrasebook()).pairs('dev')
+    )
+    assert load_split(phrasebook(), 'dev', 'of another') is None
+
+
+@pytest.mark.parametrize('held_out', [True, False])
+@pytest.mark.parametrize('content', ['secret\tcolumns\n', 'en\tfr\nsecret\n', '\xff', ''])
+def test_other_content_is_neither_parsed_nor_told_nor_kept(
+    tmp_path, own_cache, caplog, content, held_out
+):
+    (tmp_path / 'a.tsv').write_bytes(content.encode('latin-1'))
+    paths = {'train_source': str(tmp_path / 'a.tsv')}
+    if not held_out:
+        paths |= {'train_source': 'gone.tsv', 'test_source': str(tmp_path / 'a.tsv')}
+    named = DataConfig(corpus='files', target_language='fr', **paths)
+    with caplog.at_level(logging.INFO, 'transformer_jax'):
+        assert load_split(named, 'test', 'of another') is None
+    field = 'train' if held_out else 'test'
+    assert caplog.messages == [
+        f"Reading the test set of the run: data.{field}_source='{tmp_path}/a.tsv'."
+    ]
+    assert not list(own_cache.iterdir())
+
+
+def test_the_cache_that_a_run_names_is_not_written(tmp_path, own_cache):
+    (tmp_path / 'named-cache').mkdir()
+    named = config(tmp_path, many(1000), cache_dir=str(tmp_path / 'named-cache'))
+    assert load_split(named, 'test', open_corpus(named).fingerprint('test'))
+    assert not list((tmp_path / 'named-cache').iterdir())
+    assert [path.name[:9] for path in own_cache.iterdir()] == ['held-out-']
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'pipe.tsv')
+    named = DataConfig(corpus='files', train_source=str(tmp_path / 'pipe.tsv'))
+    with pytest.raises(UserError, match=r"pipe\.tsv' is a pipe or a device, but must be a file"):
+        load_split(named, 'test', 'of another')
+
+
+def test_what_a_library_says_of_other_content_is_not_told(tmp_path):
+    pytest.importorskip('datasets', reason='the extra "huggingface" is not installed')
+    (tmp_path / 'a.csv').write_text('secret,columns\n1,2\n')
+    named = DataConfig(corpus='huggingface', dataset=str(tmp_path / 'a.csv'))
+    with pytest.raises(UserError, match=r'cannot be read as it was when the run began') as caught:
+        load_split(named, 'test', 'of another')
+    assert 'secret' not in str(caught.value)
+
+
+def test_what_is_not_here_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'datasets', None)
+    with pytest.raises(UserError, match='needs the package datasets'):
+        load_split(DataConfig(corpus='huggingface', dataset='owner/name'), 'test', 'of another')

@@ -3,6 +3,8 @@
 import http.server
 import json
 import logging
+import pickle
+import shutil
 import socket
 import sys
 import threading
@@ -13,11 +15,13 @@ from tiny_corpus import PAIRS, many, message, read
 from transformer_jax.config import DataConfig
 from transformer_jax.data import dataset_libraries
 from transformer_jax.data.corpora import open_corpus
+from transformer_jax.errors import UserError
 
 SPLITS = ('train', 'dev', 'test')
 # As in PaulineSanchez/Translation_words_and_sentences_english_french.
 ENGLISH, FRENCH = 'English words/sentences', 'French words/sentences'
 COLUMNS = {'source_column': ENGLISH, 'target_column': FRENCH}
+TFDS_FEATURES = 'tensorflow_datasets.core.features'
 
 
 def read_all(config):
@@ -103,6 +107,94 @@ def test_tfds_fingerprints(tfds_dir):
     )
     assert first == again
     assert len({*first, *other}) == 6
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    """The name of a feature class whose module writes a file when it is imported; and the file."""
+    trace = tmp_path / 'trace'
+    (tmp_path / 'foreign_features.py').write_text(f'open({str(trace)!r}, "w").close()')
+    monkeypatch.syspath_prepend(tmp_path)
+    yield 'foreign_features.Feature', trace
+    sys.modules.pop('foreign_features', None)
+
+
+def text_feature(form, name):
+    """A feature of a class of this name, in one of the forms that features.json may have."""
+    proto = {'pythonClassName': name, 'jsonFeature': {'json': '{}'}}
+    legacy = {'type': name, 'content': {}}
+    return {
+        'top': proto,
+        'in a dict': {
+            'pythonClassName': f'{TFDS_FEATURES}.features_dict.FeaturesDict',
+            'featuresDict': {'features': {'de': proto}},
+        },
+        'snake case': {'python_class_name': name, 'json_feature': {'json': '{}'}},
+        'legacy': legacy,
+        'legacy in json': {
+            'pythonClassName': f'{TFDS_FEATURES}.features_dict.FeaturesDict',
+            'jsonFeature': {'json': json.dumps({'de': legacy})},
+        },
+    }[form]
+
+
+FORMS = ['top', 'in a dict', 'snake case', 'legacy', 'legacy in json']
+
+
+@pytest.mark.parametrize('offline', [False, True])
+@pytest.mark.parametrize('form', FORMS)
+def test_no_module_that_a_tfds_folder_names_is_imported(
+    tfds, tfds_dir, tmp_path, foreign, form, offline
+):
+    name, trace = foreign
+    folder = shutil.copytree(tfds_dir, tmp_path / 'tfds')
+    [features] = folder.rglob('features.json')
+    features.write_text(json.dumps(text_feature(form, name)))
+    expected = r"data.dataset='tiny_translate/de-en' has a feature of the class .*, which is not"
+    with pytest.raises(UserError, match=expected):
+        dataset_libraries.TfdsCorpus(tfds_config(folder), offline=offline)
+    assert not trace.exists()
+
+
+def test_no_module_of_tfds_itself_is_imported_for_a_feature(tfds, tfds_dir, tmp_path):
+    folder = shutil.copytree(tfds_dir, tmp_path / 'tfds')
+    [features] = folder.rglob('features.json')
+    name = 'tensorflow_datasets.scripts.cli.main.Feature'
+    features.write_text(json.dumps(text_feature('top', name)))
+    assert f'has a feature of the class {name!r}' in message(tfds_config(folder))
+    assert 'tensorflow_datasets.scripts.cli.main' not in sys.modules
+
+
+def test_feature_classes_of_others_are_known_again_afterwards(tfds, tfds_dir):
+    class OwnFeature(tfds.features.Text):
+        pass
+
+    open_corpus(tfds_config(tfds_dir))
+    name = f'{OwnFeature.__module__}.{OwnFeature.__name__}'
+    assert tfds.features.FeatureConnector.cls_from_name(name) is OwnFeature
+
+
+def test_tfds_offline_takes_what_is_prepared(tfds, tfds_dir, offline):
+    online = dataset_libraries.TfdsCorpus(tfds_config(tfds_dir))
+    default_part = tfds_config(tfds_dir, dataset='tiny_translate')  # its folder says which
+    for config in (tfds_config(tfds_dir), default_part):
+        corpus = dataset_libraries.TfdsCorpus(config, offline=True)
+        assert corpus.fingerprint('dev') == online.fingerprint('dev')
+
+
+def test_tfds_offline_prepares_nothing_and_imports_no_dataset(tfds, tmp_path, offline):
+    before = set(sys.modules)
+    for name in ('wmt14_translate/de-en', 'glue'):
+        config = tfds_config(tmp_path, dataset=name)
+        with pytest.raises(dataset_libraries.Unavailable, match=r'is not prepared in .*prepare it'):
+            dataset_libraries.TfdsCorpus(config, offline=True)
+    assert not list(tmp_path.iterdir())
+    assert not [x for x in set(sys.modules) - before if x.startswith('tensorflow_datasets.datas')]
+
+
+def test_tfds_offline_reads_no_bucket(tfds, offline):
+    with pytest.raises(dataset_libraries.Unavailable, match='is not on this machine: name files'):
+        dataset_libraries.TfdsCorpus(tfds_config('gs://bucket'), offline=True)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +433,51 @@ def test_huggingface_fingerprint_follows_content(datasets, tmp_path):
         path = saved(datasets, tmp_path / name, named_columns(pairs))
         prints.append(open_corpus(hub_config(path, **COLUMNS)).fingerprint('train'))
     assert prints[0] == prints[1] != prints[2]
+
+
+class Harmful:
+    """Reading it back by pickle runs code."""
+
+    def __reduce__(self):
+        return exec, ('raise SystemExit',)
+
+
+@pytest.mark.parametrize('suffix', ['pandas', 'txt', 'iceberg', 'somebodys'])
+def test_huggingface_files_of_other_kinds_are_not_read(datasets, tmp_path, offline, suffix):
+    path = tmp_path / f'pairs.{suffix}'
+    path.write_bytes(pickle.dumps(Harmful()))
+    assert 'is a file of a kind that is not read: give one whose name' in message(hub_config(path))
+
+
+def test_huggingface_formats_are_no_datasets(datasets, offline):
+    assert message(hub_config('pandas')).startswith("data.dataset='pandas' is a format of the pack")
+
+
+def test_huggingface_runs_no_script(datasets, tmp_path, offline):
+    (tmp_path / 'set').mkdir()
+    (tmp_path / 'set' / 'set.py').write_text('raise SystemExit')
+    assert 'cannot be loaded by the package datasets' in message(hub_config(tmp_path / 'set'))
+
+
+def test_huggingface_offline_keeps_no_copy_of_a_file(datasets, tmp_path, offline):
+    (tmp_path / 'pairs.csv').write_text('en,fr\none,un\ntwo,deux\nthree,trois\n')
+    config = hub_config(tmp_path / 'pairs.csv')
+    corpus = dataset_libraries.HuggingFaceCorpus(config, offline=True)
+    assert list(corpus.pairs('train'))[2] == ('three', 'trois')
+    assert [path.name for path in tmp_path.iterdir()] == ['pairs.csv']
+
+
+def test_huggingface_offline_asks_no_hub(datasets, monkeypatch):
+    monkeypatch.setattr(dataset_libraries, '_reachable', lambda _: pytest.fail('asked'))
+    with pytest.raises(dataset_libraries.Unavailable, match='train with it here first, or name'):
+        dataset_libraries.HuggingFaceCorpus(hub_config('owner/name'), offline=True)
+
+
+def test_huggingface_offline_reads_no_files_that_a_card_names(datasets, tmp_path, offline):
+    (tmp_path / 'set').mkdir()
+    (tmp_path / 'set' / 'README.md').write_text('---\nconfigs: []\n---\n')
+    with pytest.raises(dataset_libraries.Unavailable, match=r'has a README\.md, which may name'):
+        dataset_libraries.HuggingFaceCorpus(hub_config(tmp_path / 'set'), offline=True)
 
 
 def test_huggingface_folder_without_data(datasets, tmp_path):

@@ -1,10 +1,11 @@
 """Sentence pairs from wherever they are: files, TFDS, Hugging Face or the embedded phrasebook.
 
 `open_corpus` finds mistakes before any work begins; `pairs` then streams, so that 36 million pairs
-(WMT14 French-English) never are in memory at once.
+(WMT14 French-English) never are in memory at once. `load_split` reads what a stranger may name.
 """
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import heapq
@@ -17,7 +18,7 @@ from typing import Protocol
 from transformer_jax.cache import cache_folder, content_digest
 from transformer_jax.config import DataConfig
 from transformer_jax.data import phrasebook
-from transformer_jax.data.dataset_libraries import HuggingFaceCorpus, TfdsCorpus
+from transformer_jax.data.dataset_libraries import HuggingFaceCorpus, TfdsCorpus, Unavailable
 from transformer_jax.data.text_files import FilesCorpus, Pair
 from transformer_jax.errors import UserError
 from transformer_jax.files import read_json, written_whole
@@ -48,13 +49,82 @@ def open_corpus(config: DataConfig) -> Corpus:
     """
     if config.corpus == 'phrasebook':
         return PhrasebookCorpus(config)
-    kinds = {'files': FilesCorpus, 'tfds': TfdsCorpus, 'huggingface': HuggingFaceCorpus}
-    corpus = kinds[config.corpus](config)
-    for split in ('train', 'dev', 'test'):
-        if split in corpus.names and next(corpus.pairs(split), None) is None:
-            raise UserError(f'{corpus.names[split]} has no sentence pairs: name one that has some.')
-    missing = [split for split in ('dev', 'test') if split not in corpus.names]
-    return HeldOutCorpus(corpus, missing, config) if missing else corpus
+    named, corpus = _opened(config)
+    for split in named.names:
+        _check_not_empty(named, split)
+    if isinstance(corpus, HeldOutCorpus):
+        corpus.check()
+    return corpus
+
+
+def load_split(config: DataConfig, split: str, fingerprint: str) -> list[Pair] | None:
+    """The pairs of one split of a run; None if its content is no longer that of the run.
+
+    The config may be a stranger's, who names a file that is not theirs. So the content is compared
+    before anything of it is parsed, shown or kept; nothing is downloaded or prepared, and only the
+    user's own cache is written.
+
+    Args:
+      config: of the run.
+      split: 'dev' or 'test'.
+      fingerprint: what the run has kept of that split.
+
+    Raises:
+      UserError: when the corpus is missing or cannot be read.
+    """
+    config = dataclasses.replace(config, cache_dir='')
+    _logger.info('Reading the %s set of the run: %s.', split, _origin(config, split))
+    if config.corpus == 'phrasebook':
+        corpus = PhrasebookCorpus(config)
+        return list(corpus.pairs(split)) if corpus.fingerprint(split) == fingerprint else None
+    try:
+        named, corpus = _opened(config, offline=True)
+        found = corpus.fingerprint(split)
+    except Unavailable:
+        raise
+    except Exception as error:  # libraries raise many kinds
+        if config.corpus == 'files':
+            raise
+        # Neither shown nor chained: it may quote what was read.
+        raise UserError(
+            f'data.dataset={config.dataset!r} cannot be read as it was when the run began '
+            f'({type(error).__name__}): restore it, or name files (--source, --reference).'
+        ) from None
+    if found != fingerprint:
+        return None
+    if split in named.names:
+        _check_not_empty(named, split)
+    else:
+        corpus.check()
+    return list(corpus.pairs(split))
+
+
+def _opened(config: DataConfig, **options: bool) -> tuple['_NamedCorpus', Corpus]:
+    """The corpus that `config` names, as it is, and with dev and test where it has none."""
+    if config.corpus == 'files':
+        named = FilesCorpus(config)
+    else:
+        kinds = {'tfds': TfdsCorpus, 'huggingface': HuggingFaceCorpus}
+        named = kinds[config.corpus](config, **options)
+    missing = [split for split in ('dev', 'test') if split not in named.names]
+    return named, HeldOutCorpus(named, missing, config) if missing else named
+
+
+def _check_not_empty(corpus: '_NamedCorpus', split: str) -> None:
+    if next(corpus.pairs(split), None) is None:
+        raise UserError(f'{corpus.names[split]} has no sentence pairs: name one that has some.')
+
+
+def _origin(config: DataConfig, split: str) -> str:
+    """Where the pairs of a split come from, for a message."""
+    if config.corpus == 'phrasebook':
+        return 'the embedded phrasebook'
+    fields = ('corpus', 'dataset', 'data_dir')
+    if config.corpus == 'files':
+        named = split if getattr(config, f'{split}_source') else 'train'  # it is held out of that
+        fields = (f'{named}_source', f'{named}_target')
+    values = {field: getattr(config, field) for field in fields}
+    return ', '.join(f'data.{field}={value!r}' for field, value in values.items() if value)
 
 
 class _NamedCorpus(Corpus, Protocol):
@@ -90,21 +160,23 @@ class HeldOutCorpus:
         self._sizes = {split: getattr(config, f'{split}_size') for split in missing}
         self._folder = cache_folder(config.cache_dir)
         self._ignores_case = config.normalization.endswith('_cf')  # as the vocabulary then does
+
+    def check(self) -> None:
+        """Raises a UserError if there are too few pairs to hold some out."""
         # The full pass waits until pairs are wanted, and is made once: they are kept in the cache.
-        distinct = set()
-        for source, target in corpus.pairs('train'):
+        distinct, parts = set(), ' and '.join(self._sizes)
+        for source, target in self._corpus.pairs('train'):
             if self._normalized(source) and self._normalized(target):
                 distinct.add(self._normalized(source))
             if len(distinct) > 2:
                 break
         else:
-            parts = ' and '.join(missing)
             raise UserError(
-                f'{corpus.names["train"]} has fewer than 3 distinct source sentences with text on '
-                f'both sides, too few to hold out {parts}: add pairs to it, or give {parts} data '
-                'of their own.'
+                f'{self._corpus.names["train"]} has fewer than 3 distinct source sentences with '
+                f'text on both sides, too few to hold out {parts}: add pairs to it, or give '
+                f'{parts} data of their own.'
             )
-        _logger.info('Holding %s data out of the training pairs.', ' and '.join(missing))
+        _logger.info('Holding %s data out of the training pairs.', parts)
 
     def pairs(self, split: str) -> Iterator[Pair]:
         if split in self._sizes:

@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -23,21 +24,44 @@ from transformer_jax.data.text_files import JSON_LINES, Pair, TextFile, column_n
 from transformer_jax.errors import UserError, did_you_mean, first_line, listing
 
 _PROBE_SECONDS = 4.0
+# The suffixes of files that the package `datasets` reads, and what it calls their formats.
+_HUGGING_FACE_FILES = {
+    '.csv': 'csv',
+    '.tsv': 'csv',
+    '.json': 'json',
+    **dict.fromkeys(JSON_LINES, 'json'),
+    '.parquet': 'parquet',
+    '.arrow': 'arrow',
+}
+_DATASET_CARDS = ('README.md', '.huggingface.yaml')
 _logger = logging.getLogger('transformer_jax')
+
+
+class Unavailable(UserError):
+    """A dataset cannot be read here. The message tells nothing of its content."""
 
 
 class TfdsCorpus:
     """A translation dataset of TensorFlow Datasets, in either direction."""
 
-    def __init__(self, config: DataConfig):
+    def __init__(self, config: DataConfig, offline: bool = False):
+        """Opens the dataset, which is prepared first if need be.
+
+        Args:
+          config: names it.
+          offline: takes it only as it is prepared on this machine.
+        """
         self._tfds = tfds = _import_tfds()
-        self._builder, prepared = _tfds_builder(tfds, config)
-        info = self._builder.info
-        features = info.features if isinstance(info.features, tfds.features.FeaturesDict) else {}
-        known = [name for name in features if isinstance(features[name], tfds.features.Text)]
-        self._languages = _check_languages(config, known)
-        if not prepared:  # only now: a wrong language should not cost a download
-            _prepare(tfds, self._builder, config)
+        with _features_of_tfds_alone(tfds, config):
+            opened = _tfds_builder_from_files if offline else _tfds_builder
+            self._builder, prepared = opened(tfds, config)
+            info = self._builder.info
+            is_dict = isinstance(info.features, tfds.features.FeaturesDict)
+            features = info.features if is_dict else {}
+            known = [name for name in features if isinstance(features[name], tfds.features.Text)]
+            self._languages = _check_languages(config, known)
+            if not prepared:  # only now: a wrong language should not cost a download
+                _prepare(tfds, self._builder, config)
         self._splits, self.names = _choose_splits(config, info.splits)
 
     def pairs(self, split: str) -> Iterator[Pair]:
@@ -67,11 +91,67 @@ def _import_tfds():
         import_tensorflow()
         import tensorflow_datasets as tfds
     except ModuleNotFoundError as error:
-        raise UserError(
+        raise Unavailable(
             f"data.corpus='tfds' needs the package {error.name!r}: "
             'pip install tensorflow-cpu tensorflow-datasets importlib_resources.'
         ) from None
     return tfds
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """A context in which an attribute of a class or module is another."""
+    before = owner.__dict__[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _features_of_tfds_alone(tfds: Any, config: DataConfig) -> contextlib.AbstractContextManager:
+    """A context in which a folder of a dataset names no feature classes but those of TFDS.
+
+    The names stand in features.json, and TFDS would import whatever module they begin with.
+    """
+    connector = tfds.features.FeatureConnector
+    resolve = connector.cls_from_name
+
+    def resolve_own(_, name):
+        known = connector._registered_features.get(name)  # by now those of TFDS are all registered
+        if known is None or not known.__module__.startswith('tensorflow_datasets.'):
+            raise UserError(
+                f'data.dataset={config.dataset!r} has a feature of the class {name!r}, which is '
+                'not one of TFDS and may run any code: prepare the dataset with features of TFDS.'
+            )
+        return resolve(name)
+
+    return _replaced(connector, 'cls_from_name', classmethod(resolve_own))
+
+
+def _tfds_builder_from_files(tfds: Any, config: DataConfig) -> tuple[Any, bool]:
+    """The builder of a dataset that is prepared on this machine, without its code, and True."""
+    from tensorflow_datasets.core import read_only_builder, registered
+
+    def no_code(name):
+        raise tfds.core.DatasetNotFoundError(name)
+
+    data_dir = os.path.expanduser(config.data_dir) or None
+    if '://' in config.data_dir:
+        raise Unavailable(
+            f'data.data_dir={config.data_dir!r} is not on this machine: name files (--source, '
+            '--reference).'
+        )
+    # TFDS would import the code of the dataset to know the default among its parts.
+    with _replaced(registered, 'imported_builder_cls', no_code):
+        try:
+            return read_only_builder.builder_from_files(config.dataset, data_dir=data_dir), True
+        except tfds.core.DatasetNotFoundError:
+            raise Unavailable(
+                f'data.dataset={config.dataset!r} is not prepared in '
+                f'{data_dir or "the folder of TFDS"}: prepare it there, as a training does, or '
+                'name files (--source, --reference).'
+            ) from None
 
 
 def _tfds_builder(tfds: Any, config: DataConfig) -> tuple[Any, bool]:
@@ -159,8 +239,16 @@ def _prepare(tfds: Any, builder: Any, config: DataConfig) -> None:
 class HuggingFaceCorpus:
     """A dataset of the Hugging Face hub, or one on disk that its `datasets` package reads."""
 
-    def __init__(self, config: DataConfig):
-        loaded = _load_hugging_face(config)
+    def __init__(self, config: DataConfig, offline: bool = False):
+        """Opens the dataset, which is downloaded or converted first if need be.
+
+        Args:
+          config: names it.
+          offline: takes it only as it is on this machine, and keeps no converted copy of a file.
+        """
+        copies = tempfile.TemporaryDirectory(prefix='transformer_jax-') if offline else None
+        self._copies = copies  # it is removed with this object
+        loaded = _load_hugging_face(config, copies and copies.name)
         chosen, self.names = _choose_splits(config, loaded)
         self._digests: dict[str, str] = {}
         self._reported: set[str] = set()
@@ -193,59 +281,90 @@ class HuggingFaceCorpus:
         return self._digests[split]
 
 
-def _load_hugging_face(config: DataConfig) -> dict[str, Any]:
-    """The splits by name, each a memory-mapped `datasets.Dataset`."""
+def _load_hugging_face(config: DataConfig, copies: str | None) -> dict[str, Any]:
+    """The splits by name, each a memory-mapped `datasets.Dataset`.
+
+    Args:
+      config: names the dataset.
+      copies: where to convert files to, and nothing is downloaded; None for the package's cache.
+    """
     try:
         import datasets
         import huggingface_hub
     except ModuleNotFoundError:
-        raise UserError(
+        raise Unavailable(
             "data.corpus='huggingface' needs the package datasets: pip install -e '.[huggingface]'."
         ) from None
     name = config.dataset
     path = pathlib.Path(os.path.expanduser(name))
     hub = datasets.config.HF_ENDPOINT
-    found = os.path.exists(path) or (not datasets.config.HF_HUB_OFFLINE and _reachable([hub]))
+    offline = copies is not None or datasets.config.HF_HUB_OFFLINE
+    found = os.path.exists(path) or (not offline and _reachable([hub]))
+    # Named alone, a format reads all files of the folder that the process is in.
+    if name in getattr(datasets.packaged_modules, '_PACKAGED_DATASETS_MODULES', ()):
+        raise Unavailable(
+            f'data.dataset={name!r} is a format of the package datasets, not a dataset: name a '
+            'file, a folder or a dataset of the hub.'
+        )
+    if os.path.isfile(path) and TextFile('data.dataset', path).kind not in _HUGGING_FACE_FILES:
+        # The package would look for a dataset of that name, or run a pickle.
+        raise Unavailable(
+            f'data.dataset={name!r} is a file of a kind that is not read: give one whose name ends '
+            f'in {", ".join(_HUGGING_FACE_FILES)}, or a folder.'
+        )
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        if not found:
+        if not found or offline:
             # In this mode the package looks into its cache only, where else it retries.
             for settings in (datasets.config, huggingface_hub.constants):
                 stack.callback(setattr, settings, 'HF_HUB_OFFLINE', settings.HF_HUB_OFFLINE)
                 settings.HF_HUB_OFFLINE = True
         try:
             if os.path.exists(path):
-                loaded = _load_local(datasets, path)
+                loaded = _load_local(datasets, path, copies)
             else:
                 # 'owner/name/part' names a configuration, as 'name/part' does with TFDS.
                 parts = name.split('/')
                 loaded = datasets.load_dataset('/'.join(parts[:2]), '/'.join(parts[2:]) or None)
+        except Unavailable:
+            raise
         except Exception as error:
             if found:
                 raise UserError(
                     f'data.dataset={name!r} cannot be loaded by the package datasets: '
                     f'{first_line(error.__cause__ or error)}.'
                 ) from error
-            raise UserError(
+            remedy = (
+                f', and {hub} cannot be reached: name a folder made by save_to_disk, or start once '
+                'on a machine with a network.'
+                if copies is None
+                else ': train with it here first, or name files (--source, --reference).'
+            )
+            raise Unavailable(
                 f'data.dataset={name!r} is neither a file or folder here nor in the cache of the '
-                f'package datasets, and {hub} cannot be reached: name a folder made by '
-                'save_to_disk, or start once on a machine with a network.'
+                f'package datasets{remedy}'
             ) from None
     return dict(loaded) if isinstance(loaded, dict) else {'train': loaded}
 
 
-def _load_local(datasets: Any, path: pathlib.Path) -> Any:
+def _load_local(datasets: Any, path: pathlib.Path, copies: str | None) -> Any:
     if os.path.isdir(path):
-        saved = any(os.path.isfile(path / name) for name in ('dataset_dict.json', 'state.json'))
-        return datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(str(path))
+        if any(os.path.isfile(path / name) for name in ('dataset_dict.json', 'state.json')):
+            return datasets.load_from_disk(str(path))
+        if copies and any(os.path.exists(path / name) for name in _DATASET_CARDS):
+            raise Unavailable(
+                f'data.dataset={str(path)!r} has a README.md, which may name files of anywhere: '
+                'name files (--source, --reference), or train with a folder made by save_to_disk.'
+            )
+        return datasets.load_dataset(str(path), cache_dir=copies)
     kind = TextFile('data.dataset', path).kind
     options: dict[str, Any] = {}
     if kind in ('.csv', '.tsv'):
         options['keep_default_na'] = False  # else 'None' and 'NA' would be taken for missing text
     if kind == '.tsv':
         options |= {'sep': '\t', 'quoting': csv.QUOTE_NONE}
-    modules = {'.tsv': 'csv', **dict.fromkeys(JSON_LINES, 'json')}
-    return datasets.load_dataset(modules.get(kind, kind[1:]), data_files=str(path), **options)
+    module = _HUGGING_FACE_FILES[kind]
+    return datasets.load_dataset(module, data_files=str(path), cache_dir=copies, **options)
 
 
 def _text_columns(features: Any, config: DataConfig) -> tuple[tuple[str, str], str]:

@@ -90,9 +90,13 @@ class TextFile:
         return suffix if suffix in (*_OPENERS, *_OTHER_COMPRESSIONS) else ''
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[BinaryIO]:
-        """Opens for reading bytes; what the system or a decompressor finds wrong is a UserError."""
-        compression = self._compression
+    def reading(self, raw: bool = False) -> Iterator[BinaryIO]:
+        """Opens for reading bytes; what the system or a decompressor finds wrong is a UserError.
+
+        Args:
+          raw: gives the bytes as they lie on disk, without decompressing them.
+        """
+        compression = '' if raw else self._compression
         if compression in _OTHER_COMPRESSIONS and os.path.isfile(self.path):
             raise UserError(
                 f'{self} is compressed as {compression[1:]}, which is not read: decompress it, or '
@@ -166,6 +170,14 @@ class TextFile:
                 count += chunk.count(b'\n')
         return count + (not block.endswith(b'\n'))
 
+    def digest(self) -> bytes:
+        """Digest of the bytes on disk; a UserError if they cannot be read."""
+        if os.path.exists(self.path) and not (self.path.is_file() or self.path.is_dir()):
+            raise UserError(f'{self} is a pipe or a device, but must be a file.')
+        # Decompressing would cost more and tell nothing more.
+        with self.reading(raw=True) as file:
+            return hashlib.file_digest(file, 'blake2b').digest()
+
     def _nearest(self) -> str:
         if not os.path.isdir(self.path.parent):
             return f": there is no folder '{self.path.parent}'."
@@ -175,11 +187,15 @@ class TextFile:
 
 
 class FilesCorpus:
-    """Two text files aligned by line, or two columns of one table, for each split."""
+    """Two text files aligned by line, or two columns of one table, for each split.
+
+    Nothing of a file is parsed before `pairs` is called for its split.
+    """
 
     def __init__(self, config: DataConfig):
         self._config = config
         self._digests: dict[str, str] = {}
+        self._aligned: set[str] = set()
         self._files: dict[str, list[TextFile]] = {}
         for split in ('train', 'dev', 'test'):
             fields = [f'{split}_source', f'{split}_target']
@@ -190,12 +206,15 @@ class FilesCorpus:
                     for field, path in zip(fields, paths, strict=True)
                     if path
                 ]
-                self._files[split] = _check_files(files)
+                self._files[split] = _files_to_read(files)
         self.names = {split: str(files[0]) for split, files in self._files.items()}
 
     def pairs(self, split: str) -> Iterator[Pair]:
         files = self._files[split]
         if len(files) == 2:
+            if split not in self._aligned:
+                _check_aligned(*files)
+                self._aligned.add(split)
             return zip(files[0].sentences(), files[1].sentences(), strict=True)
         if files[0].kind in JSON_LINES:
             return _json_pairs(files[0], self._config)
@@ -213,14 +232,12 @@ class FilesCorpus:
             columns += [config.source_language, config.target_language]
         digest = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
         for file in self._files[split]:
-            # The bytes as they lie on disk: decompressing would cost more and tell nothing more.
-            with open(file.path, 'rb') as raw:
-                digest.update(hashlib.file_digest(raw, 'blake2b').digest())
+            digest.update(file.digest())
         return digest.hexdigest()
 
 
-def _check_files(files: list[TextFile]) -> list[TextFile]:
-    """The file or files to read: a table alone, or two texts of as many lines."""
+def _files_to_read(files: list[TextFile]) -> list[TextFile]:
+    """The file or files to read, by their names: a table alone, or two texts."""
     source, target = files[0], files[-1]
     alone = source.path == target.path
     if source.kind in _TABLES or target.kind in _TABLES:
@@ -237,15 +254,19 @@ def _check_files(files: list[TextFile]) -> list[TextFile]:
             f'{source} needs another file beside it in {source.field.replace("source", "target")}, '
             f'since its name does not end as that of a table does ({", ".join(_TABLES[:3])}).'
         )
-    counts = [file.count_lines() for file in files]
+    return files
+
+
+def _check_aligned(source: TextFile, target: TextFile) -> None:
+    """Raises a UserError unless two texts have as many lines."""
+    counts = source.count_lines(), target.count_lines()
     if counts[0] != counts[1]:
-        for file in files:
+        for file in (source, target):
             next(file.lines(), None)  # what is no UTF-8 ends its lines elsewhere
         raise UserError(
             f'{source} has {counts[0]} lines but {target} has {counts[1]}: '
             'give files of which each line translates the same line of the other.'
         )
-    return files
 
 
 def _table_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
