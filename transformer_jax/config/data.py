@@ -53,7 +53,8 @@ class DataConfig:
         at most 256.
       seed: of the batch plan, of what is held out and of the phrasebook; at most 4,294,967,295.
       cache_dir: where tokenised corpora, vocabularies and compiled programs are kept; empty means
-        $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax.
+        $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax. It is for training: whoever scores a
+        run has their own cache written.
     """
 
     corpus: str = 'tfds'

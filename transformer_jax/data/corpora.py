@@ -82,13 +82,13 @@ def load_split(config: DataConfig, split: str, fingerprint: str) -> list[Pair] |
         found = corpus.fingerprint(split)
     except Unavailable:
         raise
-    except Exception as error:  # libraries raise many kinds
+    except Exception:  # libraries raise many kinds
         if config.corpus == 'files':
             raise
-        # Neither shown nor chained: it may quote what was read.
+        # Neither shown nor chained, since its message may quote what was read.
         raise UserError(
-            f'data.dataset={config.dataset!r} cannot be read as it was when the run began '
-            f'({type(error).__name__}): restore it, or name files (--source, --reference).'
+            f'data.dataset={config.dataset!r} cannot be read as it was when the run began: restore '
+            'it, or name files (--source, --reference).'
         ) from None
     if found != fingerprint:
         return None
