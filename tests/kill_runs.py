@@ -1,120 +1,188 @@
-"""Kills real runs at random moments and compares what they end with: python tests/kill_runs.py.
+"""Kills and stops real commands at random moments: python tests/kill_runs.py.
 
-Half of the kills fall while a checkpoint is being written, half anywhere between the start of the
-process and its end. After each, every checkpoint that was whole must still be; at the end, each run
-must have the same bytes as one that was never stopped. tests/test_kills.py runs a short version.
+Signals come in every phase of a training, half of them SIGKILL and half SIGTERM, and SIGTERM comes
+at any moment of `translate` and `evaluate`. After each signal every checkpoint that was whole must
+still be, and after SIGTERM the command must have ended in time, with the right code and without a
+trace. At the end each run must have the same bytes as one that was never stopped, and each file of
+translations the same lines. tests/test_kills.py runs a short version.
 """
 
 import argparse
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 from tiny_run import config_file, on_devices, remembered, tiny
 
+from transformer_jax.data import phrasebook
 from transformer_jax.training.checkpoints import Checkpoints
 
 _POLL = 0.002  # seconds
-_LATEST = 240.0  # seconds until a run that is not killed must have ended
+_LATEST = 240.0  # seconds until a command that gets no signal must have ended
+_IN_TIME = 5.0  # seconds from SIGTERM to the end
+# For each phase: what the log says at its beginning, and seconds in which the signal comes then.
+_PHASES = {
+    'start': ('', 4.0),
+    'vocabulary': ('Training a vocabulary', 0.5),
+    'tokenising': ('Tokenising', 0.5),
+    'compiling': ('Compiling', 4.0),
+    'training': ('Training: ', 2.0),  # and dev evaluation, which takes most of that time
+    'saving': (None, 0.05),
+    'scoring': ('Scoring the test set', 0.5),
+}
+_FROM_THE_CACHE = ('vocabulary', 'tokenising', 'compiling')  # which would be over at once
 
 
-class Counts(NamedTuple):
-    """What happened.
+class Killer:
+    """Starts commands, ends them by signals, and counts what becomes of them.
 
     Attributes:
-      kills: processes ended by SIGKILL.
-      while_saving: those of them with a checkpoint half written.
-      runs: that were finished in spite of it.
-      lost_checkpoints: whole before a kill, and gone or unreadable after it.
-      differing_runs: with other bytes at the end than the run that was never stopped.
+      counts: of signals by phase, and of faults: 'lost', 'differing', 'late', 'traces', 'codes'.
+      reports: a line for each fault.
+      slowest: by phase, the most seconds from SIGTERM to the end.
     """
 
-    kills: int
-    while_saving: int
-    runs: int
-    lost_checkpoints: int
-    differing_runs: int
+    def __init__(self, folder: Path, seed: int):
+        self.counts: Counter[str] = Counter()
+        self.reports: list[str] = []
+        self.slowest: dict[str, float] = {}
+        self._folder, self._dice = folder, random.Random(seed)
+        self._log = folder / 'log'
 
+    def trainings(self, signals: int, steps: int) -> None:
+        """Sends `signals` signals; each run is started again until it has ended."""
+        # Long evaluations, and enough text for the phases before step 1 to take some time.
+        data = {'train_size': 20_000, 'dev_size': 60}
+        settings = tiny(data=data, train={'steps': steps})
+        config = config_file(self._folder / 'config.py', settings)
+        reference = self._folder / 'reference'
+        assert self._start('main', config=config, workdir=reference).wait(_LATEST) == 0
+        expected = remembered(reference)
+        phases, sent, runs = [], 0, 0
+        while sent < signals:
+            workdir, ended = self._folder / f'run{runs}', False
+            while not ended:
+                phases = phases or self._dice.sample([*_PHASES], len(_PHASES))
+                number = signal.SIGTERM if sent % 2 else signal.SIGKILL
+                # Once the last signal is sent, the run goes on to its end.
+                phase = phases.pop() if sent < signals else ''
+                whole = _readable(workdir)
+                if phase in _FROM_THE_CACHE:
+                    shutil.rmtree(self._folder / 'cache', ignore_errors=True)
+                process = self._start('main', config=config, workdir=workdir)
+                if self._aim(process, phase, workdir):
+                    self._send(process, number, phase)
+                    sent += 1
+                else:
+                    ended = True
+                    self._check_code(process.wait(_LATEST), (0,), phase)
+                self._check_kept(whole, _readable(workdir), settings.train.keep, phase)
+            runs += 1
+            if remembered(workdir) != expected:
+                self._fault('differing', f'{workdir.name} ended with other bytes')
 
-def kill_runs(folder: Path, kills: int, steps: int, seed: int = 0) -> Counts:
-    """Kills `kills` processes; each run is resumed until it has ended."""
-    dice = random.Random(seed)
-    settings = tiny(train={'steps': steps})
-    config = config_file(folder / 'config.py', settings)
-    reference = folder / 'reference'
-    begin = time.monotonic()
-    assert _start(config, reference).wait(_LATEST) == 0
-    duration = time.monotonic() - begin  # with compiling, which a restarted run finds in its cache
-    expected = remembered(reference)
-
-    done = while_saving = runs = lost = differing = 0
-    while done < kills:
-        workdir = folder / f'run{runs}'
-        ended = False
-        while not ended:
-            whole = _readable(workdir)
-            process = _start(config, workdir)
-            if done < kills:
-                aim = _aim_at_a_save if dice.random() < 0.5 else _aim_anywhere
-                ended = aim(process, workdir, dice, duration)
-                if not ended:
-                    saving = _being_written(workdir)
-                    process.kill()
-                    done, while_saving = done + 1, while_saving + saving
+    def translations(self, signals: int) -> None:
+        """Sends SIGTERM to `translate` and `evaluate` with the model of `trainings`."""
+        workdir = self._folder / 'reference'
+        texts, output = self._folder / 'texts', self._folder / 'out'
+        pairs = phrasebook.generate(seed=1, train=4000, dev=0, test=0)['train']
+        texts.write_text('\n'.join(source for source, _ in pairs), encoding='utf-8')
+        arguments = {'workdir': workdir, 'input': texts, 'output': output}
+        flags = {'translate': arguments, 'evaluate': {'workdir': workdir}}
+        begin = time.monotonic()
+        assert self._start('translate', **arguments).wait(_LATEST) == 0
+        duration = time.monotonic() - begin
+        expected = output.read_bytes()
+        output.unlink()
+        for sent in range(signals):
+            name = ('translate', 'evaluate')[sent % 2]
+            process = self._start(name, **flags[name])
+            self._sleep(process, self._dice.uniform(0.0, duration))
+            if process.poll() is None:
+                self._send(process, signal.SIGTERM, name)
             else:
-                assert process.wait(_LATEST) == 0
-                ended = True
-            process.wait()
-            found = _readable(workdir)
-            lost += sum(
-                # One may go only when enough newer ones are there.
-                step not in found and sum(newer > step for newer in found) < settings.train.keep
-                for step in whole
-            )
-        runs += 1
-        differing += remembered(workdir) != expected
-    return Counts(done, while_saving, runs, lost, differing)
+                self._check_code(process.returncode, (0,), name)
+            if output.exists() or sent >= signals - 2:
+                if not output.exists():
+                    assert self._start('translate', **arguments).wait(_LATEST) == 0
+                if output.read_bytes() != expected:
+                    self._fault('differing', 'translate wrote other lines')
+                output.unlink()
 
+    def _start(self, module: str, **flags: Path) -> subprocess.Popen:
+        command = [sys.executable, '-m', f'transformer_jax.{module}']
+        command += [f'--{name}={value}' for name, value in flags.items()]
+        environment = on_devices(1) | {'TRANSFORMER_JAX_CACHE': str(self._folder / 'cache')}
+        with self._log.open('w') as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
-def _start(config: Path, workdir: Path) -> subprocess.Popen:
-    command = [sys.executable, '-m', 'transformer_jax.main']
-    command += [f'--config={config}', f'--workdir={workdir}']
-    log = workdir.with_suffix('.log').open('a')
-    return subprocess.Popen(command, stdout=log, stderr=log, env=on_devices(1))
+    def _aim(self, process: subprocess.Popen, phase: str, workdir: Path) -> bool:
+        """Waits for a moment of a phase, if any; whether the process still runs then."""
+        if not phase:
+            return False
+        mark, seconds = _PHASES[phase]
+        deadline = time.monotonic() + _LATEST
+        skipped = self._dice.randrange(3) if phase == 'saving' else 0  # saves to let pass
+        before = False
+        while process.poll() is None and time.monotonic() < deadline:
+            if mark is not None:
+                if mark in self._log.read_text(errors='replace'):
+                    break
+            else:
+                now = _being_written(workdir)
+                if now and not before:
+                    if not skipped:
+                        break
+                    skipped -= 1
+                before = now
+            time.sleep(_POLL)
+        self._sleep(process, self._dice.uniform(0.0, seconds))
+        return process.poll() is None
+
+    def _sleep(self, process: subprocess.Popen, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(_POLL)
+
+    def _send(self, process: subprocess.Popen, number: signal.Signals, phase: str) -> None:
+        process.send_signal(number)
+        begin = time.monotonic()
+        code = process.wait(_LATEST)
+        seconds = time.monotonic() - begin
+        self.counts[f'{number.name} {phase}'] += 1
+        if number == signal.SIGTERM:
+            self.slowest[phase] = max(seconds, self.slowest.get(phase, 0.0))
+            if seconds > _IN_TIME:
+                self._fault('late', f'{phase}: {seconds:.1f} s')
+            # Before Python has come to install a handler, the system ends the process.
+            self._check_code(code, (75, 0, *([-number] if phase == 'start' else [])), phase)
+
+    def _check_code(self, code: int, expected: tuple[int, ...], phase: str) -> None:
+        log = self._log.read_text(errors='replace')
+        if 'Traceback' in log or 'Exception ignored' in log:
+            self._fault('traces', f'{phase}: {log[-2000:]}')
+        elif code not in expected:
+            self._fault('codes', f'{phase}: exit code {code}: {log[-500:]}')
+
+    def _check_kept(self, before: list[int], after: list[int], keep: int, phase: str) -> None:
+        for step in before:
+            # One may go only when enough newer ones are there.
+            if step not in after and sum(newer > step for newer in after) < keep:
+                self._fault('lost', f'{phase}: the checkpoint of step {step}')
+
+    def _fault(self, kind: str, report: str) -> None:
+        self.counts[kind] += 1
+        self.reports.append(f'{kind}: {report}')
 
 
 def _being_written(workdir: Path) -> bool:
     return any(not path.name.isdecimal() for path in (workdir / 'checkpoints').glob('*'))
-
-
-def _aim_at_a_save(process, workdir, dice, duration) -> bool:
-    """Waits for a save to be under way; whether the process ended before."""
-    skipped = dice.randrange(3)  # saves to let pass
-    before = False
-    deadline = time.monotonic() + duration
-    while process.poll() is None and time.monotonic() < deadline:
-        now = _being_written(workdir)
-        if now and not before:
-            if not skipped:
-                time.sleep(dice.uniform(0.0, 0.05))
-                return process.poll() is not None
-            skipped -= 1
-        before = now
-        time.sleep(_POLL)
-    return process.poll() is not None
-
-
-def _aim_anywhere(process, workdir, dice, duration) -> bool:
-    """Waits for some time; whether the process ended before."""
-    del workdir
-    deadline = time.monotonic() + dice.uniform(0.0, 0.8 * duration)
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(_POLL)
-    return process.poll() is not None
 
 
 def _readable(workdir: Path) -> list[int]:
@@ -131,17 +199,23 @@ def _readable(workdir: Path) -> list[int]:
 
 
 def main() -> None:
-    """Prints the counts; exit code 1 where anything was lost or differs."""
+    """Prints the counts; exit code 1 where anything was lost, late or different."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--kills', type=int, default=50)
+    parser.add_argument('--signals', type=int, default=400, help='to trainings')
+    parser.add_argument('--translations', type=int, default=40, help='to translate and evaluate')
     parser.add_argument('--steps', type=int, default=60, help='of each run')
     parser.add_argument('--seed', type=int, default=0)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        counts = kill_runs(Path(folder), flags.kills, flags.steps, flags.seed)
-    for name, value in counts._asdict().items():
-        print(f'{name:18}{value}')
-    sys.exit(bool(counts.lost_checkpoints or counts.differing_runs))
+        killer = Killer(Path(folder), flags.seed)
+        killer.trainings(flags.signals, flags.steps)
+        killer.translations(flags.translations)
+    print('\n'.join(killer.reports))
+    for name, value in sorted(killer.counts.items()):
+        print(f'{name:24}{value}')
+    print('\n'.join(f'slowest {phase:16}{x:.1f} s' for phase, x in killer.slowest.items()))
+    print(f'{len(killer.reports)} faults')
+    sys.exit(bool(killer.reports))
 
 
 if __name__ == '__main__':
