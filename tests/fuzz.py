@@ -1,0 +1,260 @@
+"""Tries mistakes and damage on every command: python tests/fuzz.py [--cases=2000] [--seed=0].
+
+A case is one command, run on a tiny trained run, with something wrong in what it is given; see
+fuzz_cases.py. It must succeed, or fail with one line that names what is wrong. Case N depends on
+the seed and N alone: --seed=S --case=N runs it again. tests/test_fuzz.py runs a short version.
+"""
+
+import argparse
+import contextlib
+import faulthandler
+import importlib
+import io
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from fuzz_cases import KINDS, Case, make_good_files
+
+_LIMIT = 30.0  # seconds until a case counts as hung
+_MEMORY = 6 * 2**30  # bytes from which it does, too: there is no end to what /dev/zero holds
+_LONGEST = 1000  # characters of a message
+_OUTCOMES = ('answers', 'unclear', 'traces', 'hangs')
+
+
+class Outcome(NamedTuple):
+    """What came of a case.
+
+    Attributes:
+      kind: one of `_OUTCOMES`; 'unclear' is a message that is no plain line or names nothing.
+      said: the message, or the last line of the exception.
+      where: the exception was raised.
+      trace: all of it.
+    """
+
+    kind: str = 'answers'
+    said: str = ''
+    where: str = ''
+    trace: str = ''
+
+
+class Result(NamedTuple):
+    """A case by its number, and what came of it."""
+
+    number: int
+    case: Case
+    outcome: Outcome
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in a trace or hung."""
+        return self.outcome.kind in ('traces', 'hangs')
+
+
+def kind_of(number: int) -> str:
+    """The kind of a case: they take turns."""
+    return list(KINDS)[number % len(KINDS)]
+
+
+def fuzz(folder: Path, numbers: Iterable[int], seed: int = 0, workers: int = 2) -> list[Result]:
+    """Runs the cases of these numbers in processes of their own."""
+    free = [_Worker(folder, seed) for _ in range(workers)]
+
+    def run(number: int) -> Result:
+        worker = free.pop()
+        try:
+            return worker(number)
+        finally:
+            free.append(worker)
+
+    first, *rest = numbers
+    with ThreadPoolExecutor(workers) as pool:
+        return [run(first), *pool.map(run, rest)]  # by the second, there are files to copy
+
+
+class _Worker:
+    """A process that runs cases one after the other; a new one when it hangs or dies."""
+
+    def __init__(self, folder: Path, seed: int):
+        self._folder, self._seed, self._process = folder, seed, None
+
+    def __call__(self, number: int) -> Result:
+        """Runs a case."""
+        if self._process is None:
+            self._start()
+        case, end = None, time.monotonic() + _LIMIT
+        try:
+            self._connection.send(number)
+            case = self._connection.recv()
+            while not self._connection.poll(0.2):
+                large = _memory_of(self._process.pid) > _MEMORY
+                if large or time.monotonic() > end:
+                    os.kill(self._process.pid, signal.SIGABRT)  # has faulthandler say where it is
+                    said = 'it takes too much memory' if large else 'it takes too long'
+                    return Result(number, case, self._lost('hangs', said))
+            return Result(number, case, self._connection.recv())
+        except (EOFError, ConnectionError):
+            outcome = self._lost('traces', 'the process died')
+            assert case is not None, outcome.trace  # the case itself could not be made
+            return Result(number, case, outcome)
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context('spawn')
+        self._connection, other = context.Pipe()
+        arguments = (other, self._folder, self._seed)
+        self._process = context.Process(target=_work, args=arguments, daemon=True)
+        self._process.start()
+        other.close()
+        self._connection.recv()  # it is ready
+
+    def _lost(self, kind: str, said: str) -> Outcome:
+        process, self._process = self._process, None
+        process.join()
+        log = (self._folder / f'{process.pid}.log').read_text(errors='replace')
+        trace = log[max(0, log.rfind('Fatal Python error')) :]
+        places = re.findall(r'File ".*/(transformer_jax/.*)", line (\d+) in (\w+)', trace)
+        where = '{}:{} in {}'.format(*places[0]) if places else ''
+        return Outcome(kind, f'{said} (exit code {process.exitcode})', where, trace[-8000:])
+
+
+def _memory_of(process: int) -> int:
+    try:
+        pages = int(Path(f'/proc/{process}/statm').read_text(encoding='ascii').split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf('SC_PAGE_SIZE')
+
+
+def _work(connection: Connection, folder: Path, seed: int) -> None:
+    """Sends the case and the outcome of each number that comes."""
+    home = folder / 'home'
+    for name in ('HOME', 'XDG_CACHE_HOME', 'HF_HOME', 'TFDS_DATA_DIR', 'TRANSFORMER_JAX_CACHE'):
+        os.environ[name] = str(home)
+    os.environ |= {'HF_HUB_OFFLINE': '1', 'JAX_PLATFORMS': 'cpu'}
+    os.environ['XLA_FLAGS'] = '--xla_backend_optimization_level=0'
+    log = (folder / f'{os.getpid()}.log').open('w')
+    os.dup2(log.fileno(), 2)  # what libraries print
+    faulthandler.enable(log)
+    from transformer_jax import benchmark, kept_programs
+    from transformer_jax.data import dataset_libraries
+
+    kept_programs.keep()  # as commands do
+    kept_programs.not_with_jax = lambda: None
+    dataset_libraries._reachable = lambda urls: False
+    benchmark._SECONDS, benchmark.measure.start = 0.01, lambda flags: 0.0
+    good, place = folder / 'good', folder / f'case-{os.getpid()}'
+    if not good.exists():
+        home.mkdir()
+        good.mkdir()
+        os.chdir(good)
+        make_good_files(_succeed)
+    connection.send(None)
+    while True:
+        number = connection.recv()
+        shutil.copytree(good, place, symlinks=True)
+        os.chdir(place)
+        os.mkfifo('fifo')
+        case = KINDS[kind_of(number)](random.Random(f'{seed}-{number}'))
+        connection.send(case)
+        connection.send(_outcome(case))
+        os.chdir(folder)
+        shutil.rmtree(place)
+
+
+def _succeed(case: Case) -> None:
+    outcome = _outcome(case)
+    assert not outcome.said, outcome
+
+
+def _outcome(case: Case) -> Outcome:
+    """Runs a command as `transformer_jax.command.run` does."""
+    from transformer_jax.errors import UserError
+    from transformer_jax.stopping import Stopped
+
+    stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(case.stdin))
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding='utf-8')
+    try:
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()):
+            importlib.import_module(f'transformer_jax.{case.command}').main(case.arguments)
+    except UserError as error:
+        said = str(error)
+        clear = said.isprintable() and len(said) <= _LONGEST and re.search("['=.-]", said)
+        return Outcome('answers' if clear else 'unclear', said, *_place(error))
+    except Stopped:
+        pass
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or error.code not in (0, None, 2, 75):
+            said = traceback.format_exception_only(error)[-1].strip()
+            return Outcome('traces', said, *_place(error))
+    finally:
+        sys.stdin = stdin
+    return Outcome()
+
+
+def _place(error: BaseException) -> tuple[str, str]:
+    """Where an error was raised, and for whom in the package; and its whole trace."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if '/transformer_jax/' in frame.filename]
+    places = [
+        f'{re.sub(".*/(?=transformer_jax/)|.*/site-packages/|.*/lib/", "", x.filename)}:{x.lineno} '
+        f'in {x.name}'
+        for x in (*frames[-1:], *ours[-1:])
+    ]
+    return ', for '.join(dict.fromkeys(places)), ''.join(traceback.format_exception(error))
+
+
+def report(result: Result, seed: int = 0) -> str:
+    """A result with all that it takes to see it again."""
+    number, case, outcome = result
+    lines = [
+        f'{outcome.kind}: {outcome.said[:300]}',
+        f'  where   {outcome.where}',
+        f'  again   python tests/fuzz.py --seed={seed} --case={number} ({kind_of(number)})',
+        f'  command {" ".join([case.command, *(ascii(x)[:200] for x in case.arguments)])}',
+        *(f'  damage  {damage[:300]}' for damage in case.damage),
+    ]
+    lines += [f'  stdin   {case.stdin[:300]!r}'] if case.command == 'translate' else []
+    return '\n'.join(lines) + '\n'
+
+
+def main() -> None:
+    """Prints the failures and the counts; exit code 1 where anything ended in a trace or hung."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--cases', type=int, default=2000)
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--only', choices=list(KINDS), help='kind of the cases')
+    parser.add_argument('--case', type=int, help='number of the only case; prints its whole trace')
+    options = parser.parse_args()
+    numbers = range(options.cases)
+    if options.only:
+        numbers = [n for n in range(options.cases * len(KINDS)) if kind_of(n) == options.only]
+    if options.case is not None:
+        numbers = [options.case]
+    with tempfile.TemporaryDirectory() as folder:
+        results = fuzz(Path(folder), numbers, options.seed)
+    for result in results:
+        if result.outcome.kind != 'answers' or options.case is not None:
+            print(report(result, options.seed))
+    if options.case is not None:
+        print(results[0].outcome.trace)
+    print(f'{"":12}' + ''.join(f'{outcome:>9}' for outcome in _OUTCOMES))
+    for kind in KINDS:
+        found = [result.outcome.kind for result in results if kind_of(result.number) == kind]
+        print(f'{kind:12}' + ''.join(f'{found.count(outcome):9}' for outcome in _OUTCOMES))
+    sys.exit(any(result.failed for result in results))
+
+
+if __name__ == '__main__':
+    main()

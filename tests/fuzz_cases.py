@@ -1,0 +1,410 @@
+"""What fuzz.py tries: commands whose flags, config file, corpus or work directory are wrong.
+
+Each kind of case changes files in the current folder, which holds what `make_good_files` makes, and
+returns the command to run there. It never asks for what would rightly take long.
+"""
+
+import contextlib
+import functools
+import gzip
+import importlib
+import io
+import json
+import lzma
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Case(NamedTuple):
+    """What is tried.
+
+    Attributes:
+      command: name of its module.
+      arguments: of the command line.
+      damage: what was done to the files that the command reads.
+      stdin: what the command is given to read.
+    """
+
+    command: str
+    arguments: list[str]
+    damage: list[str] = []
+    stdin: bytes = b'The cat sleeps.\n'
+
+
+# Values that stand in the place of good ones.
+
+_NUMBERS = ['9' * 30, '9' * 5000, ' 2 ']
+_NUMBERS += (
+    '0 -1 1 2 3 7 2147483647 2147483648 4294967295 4294967296 9223372036854775808 1000000000000 '
+    '1e38 1e-46 1e999 nan inf -inf -0.0 0.5 0.99999999 1.0 ٣ ² 1_0 +2 0x2'
+).split()
+_WORDS = (
+    'files tfds huggingface phrasebook pre learned sinusoidal_halves gelu cudnn bfloat16 nfkc '
+    'identity both target best latest skip dev train decode input start True false None en fr zh'
+).split()
+_TEXTS = ['', '|', 'x' * 100_000]
+_TEXTS += (
+    ' |x|é😀|\u202e|\u2581|\t|a\nb|\r|\x1b[2J|\udcff|"|\'|[|]|[a]|{}|{0}|%s|\\|a\\b|*|?|,|:|=|-|--|'
+    '~|~nobody-here|$HOME|file:///x|gs://x/y|config.py:x|a b'
+).split('|')
+_PATHS = ['x' * 300, '/dev/null', '/dev/zero', '/dev/full']
+_PATHS += (
+    'absent absent/absent folder fifo dangling loop text empty . run mean new[1] new\\1 config.py '
+    'run/config.json run/vocabulary.model corpus/train.en corpus/train.tsv corpus/dev.jsonl'
+).split()
+_DEEP = '[' * 100_000 + ']' * 100_000
+_LINES = [_DEEP, 'x ' * 50_000, 'é' * 100_000, '\ufdfa' * 300, '']
+_LINES += (
+    ' |\0|a\rb|\x1b[31m|"|a,b,c,d|a\tb\tc\td|😀|\u202eabc|\u2581 \u2581|\u2028|\x85|\ufeff|\ud83d|'
+    '\udcff|[]|{"en": 1}|{"en": "a"}|{"en": "a", "fr": "\\ud83d"}|{"en": [], "fr": NaN}'
+).split('|')
+# JSON that Python does not write stands as a name between quotation marks at first.
+_UNWRITABLE = {'"<deep>"': _DEEP, '"<long>"': '9' * 5000, '"<large>"': '1e999'}
+_JSON = [None, True, '', 'x', '\0', '\ud800', [], {}, [[]], {'a': None}, 0, -1, 1, 2, 0.5, 10**30]
+_JSON += [10**12, float('nan'), *(name.strip('"') for name in _UNWRITABLE)]
+_LITERALS = (
+    'None|[]|{}|()|1|-1|0|2|True|1.5|1e400|float("nan")|10**30|10**5000|"x"|b"x"|object()|print|'
+    '1j|...|range(3)|"a\\0b"|"\\ud800"|{"a": 1}|config|ConfigDict()|numpy.int64(4)|numpy.zeros(2)|'
+    '[1] * 10**6'
+).split('|')
+_RETURNS = (
+    'None|[]|{}|"x"|ConfigDict()|ConfigDict({"model": 3})|ConfigDict({1: 2})|ConfigDict({"x": {}})|'
+    'ConfigDict({"model": {1: 2}})|Config()|Config|get_config|type("T", (), {"to_dict": 3})()|'
+    'type("T", (), {"to_dict": lambda self: 3})()'
+).split('|')
+_RAISED = (
+    'ValueError|ValueError("a\\nb")|OSError(2, "x")|KeyError(b"\\xff")|SystemExit|SystemExit(3)'
+)
+_BODIES = (
+    '|\0|def get_config(:|get_config = 1|get_config = None|get_config = int|"""|import absent|'
+    'from transformer_jax import absent|# coding: absent|def get_config(a, b): pass|'
+    'def get_config(*a): return a|raise RecursionError|raise MemoryError|'
+    'class E(Exception):\n  def __str__(self): return 1 / 0\nraise E'
+).split('|') + [f'def get_config():\n    raise {error}' for error in _RAISED.split('|')]
+_BODIES += ['(' * 100_000, f'x = {"1 + " * 50_000} 1']
+_CHANGED_CONFIG = """
+import runpy
+import numpy
+from ml_collections import ConfigDict
+from transformer_jax.config import Config
+def get_config():
+    config = runpy.run_path('good.py')['get_config']()
+    {}
+    return config
+"""
+_COMMANDS = {
+    'main': ['--config=config.py --workdir=run', '--config=config.py --workdir=new'],
+    'translate': ['--workdir=run', '--workdir=run --input=text', '--workdir=run --sample'],
+    'evaluate': ['--workdir=run', '--workdir=run --source=text --reference=text'],
+    'average': ['--workdir=run --output=new', '--workdir=run --output=new --steps=1,2'],
+    'benchmark': ['--config=config.py --parts=compile', '--config=config.py --parts=train,decode'],
+    'paper': [''],
+}
+# A FIFO named by these flags rightly waits for whoever is at its other end.
+_STREAMS = ('input', 'output', 'source', 'reference', 'json')
+
+
+def make_good_files(run: Callable[[Case], None]) -> None:
+    """Makes a corpus, a config, a run and averaged weights in the current folder."""
+    from tiny_run import config_file, tiny
+
+    from transformer_jax.data.phrasebook import generate
+
+    for name in ('corpus', 'folder'):
+        Path(name).mkdir()
+    forms = {'en': '{en}', 'fr': '{fr}', 'tsv': '{en}\t{fr}', 'csv': '"{en}","{fr}"'}
+    for split, pairs in generate(seed=0, train=60, dev=2, test=2).items():
+        rows = [{'en': english, 'fr': french} for english, french in pairs]
+        texts = {'jsonl': [json.dumps(row) for row in rows]}
+        for suffix, form in forms.items():
+            header = [{'en': 'en', 'fr': 'fr'}] if suffix in ('tsv', 'csv') else []
+            texts[suffix] = [form.format(**row) for row in header + rows]
+        for suffix, lines in texts.items():
+            Path(f'corpus/{split}.{suffix}').write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    Path('empty').touch()
+    Path('text').write_text('The cat sleeps.\n', encoding='utf-8')
+    Path('dangling').symlink_to('absent')
+    Path('loop').symlink_to('loop')
+    data = {
+        f'{split}_{side}': f'corpus/{split}.{language}'
+        for split in ('train', 'dev', 'test')
+        for side, language in (('source', 'en'), ('target', 'fr'))
+    }
+    # For the phrasebook, which an override may choose.
+    data |= {'train_size': 60, 'dev_size': 2, 'test_size': 2}
+    data |= {'vocab_size': 340, 'max_length': 48, 'tokens_per_batch': 384, 'num_buckets': 1}
+    good = tiny(
+        data={'corpus': 'files', **data},
+        train={'steps': 2, 'log_every': 1, 'checkpoint_every': 1, 'eval_every': 2},
+        # Longer lines are cut, because translating them would rightly take minutes.
+        decode={'beam_size': 2, 'average_checkpoints': 2, 'max_source_length': 48},
+    )
+    config_file(Path('config.py'), good)
+    config_file(Path('good.py'), good)
+    run(Case('main', ['--config=config.py', '--workdir=run']))
+    run(Case('average', ['--workdir=run', '--output=mean']))
+
+
+# The kinds.
+
+
+def overrides(dice: random.Random) -> Case:
+    """Sets one to three fields of the config on the command line."""
+    ways = [('main', '--workdir=new'), ('benchmark', '--parts=compile')]
+    command, flag = dice.choices(ways, [9, 1])[0]
+    arguments = ['--config=config.py', flag]
+    for field in dice.choices(_fields(), k=dice.choice([1, 1, 2, 3])):
+        value = _value(dice)
+        if field == 'train.steps' and value.strip().isdecimal() and 3 < int(value[:30]) < 2**31:
+            value = '3'  # so many steps would rightly take years
+        arguments += _given(f'config.{field}', value, dice)
+    return Case(command, arguments)
+
+
+def flags(dice: random.Random) -> Case:
+    """Sets up to three flags of a command and has the command read odd text."""
+    command = dice.choices(list(_COMMANDS), [3, 8, 5, 4, 3, 0.3])[0]
+    arguments = dice.choice(_COMMANDS[command]).split()
+    for name in dice.choices([*_flags_of(command), 'absent'], k=dice.choice([0, 1, 1, 2, 3])):
+        value = _value(dice)
+        arguments += _given(name, 'empty' if value == 'fifo' and name in _STREAMS else value, dice)
+    text = _odd_text(dice)
+    Path('text').write_bytes(text)
+    return Case(command, arguments, [f'text: {text!r}'], _odd_text(dice))
+
+
+def configs(dice: random.Random) -> Case:
+    """Damages the config file, or writes one that sets fields to what they cannot be."""
+    path = Path('config.py')
+    section, name = dice.choice(_fields()).split('.')
+    literal = dice.choice(_LITERALS)
+    changes = [
+        f'config.{section}.{name} = {literal}',
+        f'with config.ignore_type(): config.{section}.{name} = {literal}',
+        f'config.unlock(); config.{section} = {literal}',
+        f'return {dice.choice(_RETURNS)}',
+    ]
+    if dice.random() < 0.2:
+        damage = _damage(path, dice)
+    else:
+        change = dice.choice(changes)
+        body = dice.choice(_BODIES) if dice.random() < 0.3 else _CHANGED_CONFIG.format(change)
+        path.write_text(body, encoding='utf-8')
+        damage = f'{path}: {change if change in body else body!r}'
+    argument = f':{_value(dice)}' if dice.random() < 0.2 else ''
+    return Case('main', [f'--config={path}{argument}', '--workdir=new'], [damage])
+
+
+def corpora(dice: random.Random) -> Case:
+    """Damages files of a corpus, plain or compressed, texts or tables, and trains with them."""
+    table, packed = dice.choice(['', '.tsv', '.csv', '.jsonl']), dice.choice(['', '', '.gz', '.xz'])
+    pack = gzip.compress if packed == '.gz' else lzma.compress
+    arguments, damage = ['--config=config.py', '--workdir=new'], []
+    damaged = dice.choices(['train', 'dev', 'test'], k=2)
+    for split in ('train', 'dev', 'test'):
+        for side, suffix in (('source', '.en'), ('target', '.fr')):
+            path = Path(f'corpus/{split}{table or suffix}')
+            when = dice.choice(['before', 'after']) if split in damaged else ''
+            if table and side == 'target':
+                path = when = ''
+            if when == 'before':
+                damage.append(_damage(path, dice))
+            if packed and path and path.is_file():
+                content = path.read_bytes()
+                path = path.with_name(path.name + packed)
+                path.write_bytes(pack(content))
+            if when == 'after':
+                damage.append(_damage(path, dice))
+            arguments.append(f'--config.data.{split}_{side}={path}')
+    return Case('main', arguments, damage)
+
+
+def workdirs(dice: random.Random) -> Case:
+    """Damages one or two parts of a work directory, of a run or of averaged weights."""
+    workdir, damage = Path(dice.choice(['run', 'run', 'mean'])), []
+    for _ in range(dice.choice([1, 1, 2])):
+        steps = sorted(workdir.glob('checkpoints/*'))
+        if steps and dice.random() < 0.2:
+            name = dice.choice(['x', '-1', '007', '0', '3', '²', '٣', '9' * 30, '1.tmp', '2 '])
+            step = dice.choice(steps)
+            shutil.move(step, step.with_name(name))
+            damage.append(f'{step}: named {name!r}')
+        else:
+            damage.append(_damage(dice.choice(sorted(workdir.iterdir())), dice))
+    return _reading(workdir, damage, dice)
+
+
+def checkpoints(dice: random.Random) -> Case:
+    """Damages one or two files or folders of a checkpoint."""
+    workdir, damage = Path(dice.choice(['run', 'run', 'mean'])), []
+    for _ in range(dice.choice([1, 1, 2])):
+        paths = sorted(workdir.glob('checkpoints/*/**/*'))
+        # Few of them are JSON, which can be wrong in more ways.
+        damage.append(
+            _damage(dice.choice(dice.choice([paths, list(filter(_json_values, paths))])), dice)
+        )
+    return _reading(workdir, damage, dice)
+
+
+KINDS: dict[str, Callable[[random.Random], Case]] = {
+    kind.__name__: kind for kind in (overrides, flags, configs, corpora, workdirs, checkpoints)
+}
+
+
+def _reading(workdir: Path, damage: list[str], dice: random.Random) -> Case:
+    """A command that reads a work directory."""
+    ways = (
+        'translate --workdir={0}',
+        'translate --workdir={0} --average=best',
+        'evaluate --workdir={0}',
+        'average --workdir={0} --output=new',
+        'main --config=config.py --workdir={0}',
+        'main --config=config.py --workdir={0} --config.train.steps=4',
+        'main --config=config.py --workdir={0} --config.train.steps=3 --config.train.patience=1',
+        'main --config=config.py --workdir=new --config.train.init_from={0}',
+    )
+    command, *arguments = dice.choice(ways).format(workdir).split()
+    return Case(command, arguments, damage)
+
+
+@functools.cache
+def _fields() -> list[str]:
+    from transformer_jax.config import Config
+
+    return [f'{section}.{x}' for section, fields in Config().to_dict().items() for x in fields]
+
+
+@functools.cache
+def _flags_of(command: str) -> list[str]:
+    """The flags that a command's own help names."""
+    module = importlib.import_module(f'transformer_jax.{command}')
+    with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
+        module.main(['--help'])
+    return re.findall(r'^  --(\w+)', text.getvalue(), flags=re.MULTILINE)
+
+
+def _value(dice: random.Random) -> str:
+    return dice.choice(dice.choice([_NUMBERS, _NUMBERS, _WORDS, _TEXTS, _PATHS, _PATHS]))
+
+
+def _given(name: str, value: str, dice: random.Random) -> list[str]:
+    """A flag with its value; sometimes in two words, without the value, misspelt, or twice."""
+    flag = f'--{name}'
+    slip = dice.randrange(len(flag))
+    forms = [[flag, value], [flag], [flag[:slip] + flag[slip + 1 :] + f'={value}'], [value]]
+    forms.append([f'{flag}={_value(dice)}', f'{flag}={value}'])
+    return dice.choice(forms) if dice.random() < 0.2 else [f'{flag}={value}']
+
+
+def _odd_text(dice: random.Random) -> bytes:
+    """A few lines, or bytes that are no text."""
+    if dice.random() < 0.1:
+        return dice.randbytes(dice.randrange(100))
+    lines = dice.choices(['The cat sleeps.', *_LINES], k=dice.randrange(5))
+    encoding = 'utf-16' if dice.random() < 0.1 else 'utf-8'
+    return '\n'.join(lines).encode(encoding, 'surrogatepass')
+
+
+# Damage to files.
+
+
+def _damage(path: Path, dice: random.Random) -> str:
+    """Does something to a file or a folder; returns what."""
+    ways = [_replace]
+    if path.is_file():
+        ways += [_change_bytes, _change_bytes, _change_lines]
+        ways += [_change_json] * 4 if _json_values(path) else []
+    return f'{path}: {dice.choice(ways)(path, dice)}'
+
+
+def _replace(path: Path, dice: random.Random) -> str:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    links = {f'a link to {name}': name for name in ('absent', 'text', 'folder', '/dev/zero')}
+    links['a link to itself'] = path
+    way = dice.choice(['removed', 'a folder', 'a FIFO', *links])
+    if way == 'a folder':
+        path.mkdir()
+    elif way == 'a FIFO':
+        os.mkfifo(path)
+    elif way in links:
+        path.symlink_to(Path(links[way]).absolute())
+    return way
+
+
+def _change_bytes(path: Path, dice: random.Random) -> str:
+    content = bytearray(path.read_bytes())
+    place = dice.randrange(len(content) + 1)
+    way = dice.choice(['cut', 'flipped', 'inserted', 'emptied', 'random'])
+    if way == 'cut':
+        del content[place:]
+    elif way == 'flipped':
+        content[place : place + 1] = [x ^ (1 << dice.randrange(8)) for x in content[place:][:1]]
+    elif way == 'inserted':
+        content[place:place] = dice.randbytes(dice.randrange(1, 20))
+    else:
+        content[:] = b'' if way == 'emptied' else dice.randbytes(200)
+    path.write_bytes(content)
+    return f'bytes {way} at {place}'
+
+
+def _change_lines(path: Path, dice: random.Random) -> str:
+    lines = path.read_bytes().split(b'\n')
+    place = dice.randrange(len(lines))
+    way = dice.choice(['inserted', 'inserted', 'removed', 'doubled', 'BOM', 'UTF-16'])
+    if way == 'inserted':
+        lines[place:place] = [dice.choice(_LINES).encode(errors='surrogatepass')]
+        way += f' {lines[place]!r}'
+    elif way in ('removed', 'doubled'):
+        lines[place : place + 1] = [lines[place]] * (2 if way == 'doubled' else 0)
+    content = b'\n'.join(lines)
+    if way == 'BOM':
+        content = b'\xef\xbb\xbf' + content
+    elif way == 'UTF-16':
+        content = content.decode(errors='replace').encode('utf-16')
+    path.write_bytes(content)
+    return f'line {place + 1}: {way}'
+
+
+def _json_values(path: Path) -> list[Any]:
+    """The value of each line of a JSON-lines file, or of another JSON file; [] if it is neither."""
+    try:
+        text = path.read_text(encoding='utf-8') if path.is_file() else ''
+        return [json.loads(x) for x in (text.splitlines() if path.suffix == '.jsonl' else [text])]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _change_json(path: Path, dice: random.Random) -> str:
+    values = dict(enumerate(_json_values(path), 1))
+    holder, key, name = dice.choice(list(_places(values)))
+    way = dice.choice(['set', 'set', 'set', 'removed', 'renamed', 'added'])
+    if way == 'removed':
+        del holder[key]
+    elif way in ('renamed', 'added') and isinstance(key, str):
+        new = dice.choice(['', 'x', f'{key}s'])
+        holder[new] = holder.pop(key) if way == 'renamed' else None
+        way += f' ({new!r})'
+    else:
+        holder[key] = dice.choice(_JSON)
+        way = f'set to {holder[key]!r}'
+    text = ''.join(json.dumps(value) + '\n' for value in values.values())
+    for placeholder, what in _UNWRITABLE.items():
+        text = text.replace(placeholder, what)
+    path.write_text(text, encoding='utf-8')
+    return f'line {name} {way}'
+
+
+def _places(value: Any, name: str = '') -> Iterator[tuple[Any, Any, str]]:
+    """Container, key and name of everything in a JSON value."""
+    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key, f'{name}{key}'
+        if isinstance(inner, dict | list):
+            yield from _places(inner, f'{name}{key}.')
