@@ -183,7 +183,8 @@ def _outcome(case: Case) -> Outcome:
     from transformer_jax.errors import UserError
     from transformer_jax.stopping import Stopped
 
-    stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(case.stdin))
+    Path('stdin').write_bytes(case.stdin)
+    stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.FileIO('stdin'))
     stdout = io.TextIOWrapper(io.BytesIO(), encoding='utf-8')
     try:
         with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()):
@@ -199,6 +200,7 @@ def _outcome(case: Case) -> Outcome:
             said = traceback.format_exception_only(error)[-1].strip()
             return Outcome('traces', said, *_place(error))
     finally:
+        sys.stdin.close()
         sys.stdin = stdin
     return Outcome()
 

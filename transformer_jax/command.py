@@ -7,6 +7,7 @@ stdout carries results, stderr carries everything else.
 """
 
 import argparse
+import contextlib
 import inspect
 import os
 import re
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 
 from transformer_jax import kept_programs, processes
 from transformer_jax.config import Config, check_key
-from transformer_jax.errors import UserError, listing
+from transformer_jax.errors import UserError, listing, shown
 from transformer_jax.progress import STDERR, show_messages
 from transformer_jax.stopping import INTERRUPTED_EXIT_CODE, RESTART_EXIT_CODE, Stopped
 
@@ -215,6 +216,7 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
                 f'write --config={path}:{needed[0].upper()}.'
             )
         config = get_config() if argument is None else get_config(argument)
+        mapping = config.to_dict() if hasattr(config, 'to_dict') else None
         kept_programs.not_with_jax()
     except UserError:
         raise
@@ -225,7 +227,9 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
         where = f'{path}, line {lines[-1]}' if lines else path
         # The first argument of an OSError is a bare number.
         whole = isinstance(error, OSError) or not error.args
-        reason = ' '.join(str(error if whole else error.args[0]).split())
+        reason = ''
+        with contextlib.suppress(Exception):  # its text is the user's own code as well
+            reason = ' '.join(str(error if whole else error.args[0]).split())
         # Said by ConfigDict, at length, of a field and of a section.
         unknown = re.search(r'Key "(\w+)" does not exist|instead of "(\w+)"', reason)
         if unknown:
@@ -235,12 +239,12 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
                 raise UserError(f'{where}: {better}') from error
         said = f'{type(error).__name__}: {reason}' if reason else type(error).__name__
         raise UserError(f'{where}: {said.rstrip(".")}.') from error
-    if not hasattr(config, 'to_dict'):
+    if not isinstance(mapping, dict):
         raise UserError(
             f'--config={path!r}: get_config() returned a {type(config).__name__}: '
             'return the ConfigDict that Config().to_config_dict() makes.'
         )
-    return config.to_dict()
+    return mapping
 
 
 def _parse(key: str, value: str, default: Any) -> Any:
@@ -251,4 +255,4 @@ def _parse(key: str, value: str, default: Any) -> Any:
         return kind(value)
     except (KeyError, ValueError) as error:
         wanted = 'True or False' if kind is bool else f'of type {kind.__name__}'
-        raise UserError(f'{key}={value!r} must be {wanted}.') from error
+        raise UserError(f'{key}={shown(value)} must be {wanted}.') from error

@@ -40,6 +40,12 @@ def listing(names: Iterable[str]) -> str:
     return (', '.join(names[:20]) + more) or 'none'
 
 
+def shown(value: object) -> str:
+    """A value for a message, cut where it would fill the screen."""
+    text = repr(value)
+    return text if len(text) <= 200 else f'{text[:150]} ... {text[-30:]}'
+
+
 def first_line(error: BaseException) -> str:
     """What an exception of somebody else's says, short enough for a sentence."""
     lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -5,7 +5,7 @@ import math
 import sys
 from typing import Any, NoReturn
 
-from transformer_jax.errors import UserError, did_you_mean, is_utf8
+from transformer_jax.errors import UserError, did_you_mean, is_utf8, shown
 
 # Of single precision: the least normal number and the greatest one, and the greatest below 1.
 _LEAST, _MOST, _MOST_BELOW_ONE = 2.0**-126, 2.0**128 - 2.0**104, 1 - 2.0**-24
@@ -13,7 +13,7 @@ _LEAST, _MOST, _MOST_BELOW_ONE = 2.0**-126, 2.0**128 - 2.0**104, 1 - 2.0**-24
 
 def fail(field: str, value: Any, remedy: str) -> NoReturn:
     """Raises the UserError 'field=value remedy'."""
-    raise UserError(f'{field}={value!r} {remedy}')
+    raise UserError(f'{field}={shown(value)} {remedy}')
 
 
 def check_types(section: str, config: Any) -> None:
