@@ -18,6 +18,7 @@ def get_config():
     # (.tsv, .csv or .jsonl), and leave train_target empty. Its columns are named as the languages,
     # 'en' and 'fr', in .tsv and .csv by the first row, which has to be there; other names go into
     # source_column and target_column.
+    # Both languages may be the same one, to correct or to simplify sentences.
     config.data.corpus = 'files'
     config.data.source_language = 'en'
     config.data.target_language = 'fr'

@@ -47,12 +47,15 @@ from transformer_jax.errors import UserError
             {'dev_source': 'a', 'dev_target': 'b'},
             "data.dev_source='a' is for data.corpus='files', not 'tfds': set data.corpus to that",
         ),
-        ({'source_language': 'de'}, "data.target_language='de' is the source language as well."),
     ],
 )
 def test_values_that_do_not_fit(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         DataConfig(**values)
+
+
+def test_both_sides_may_be_of_one_language():
+    assert DataConfig(source_language='de', target_language='de').source_language == 'de'
 
 
 def test_values_just_within_their_bounds():

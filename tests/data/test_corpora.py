@@ -171,6 +171,14 @@ def test_phrasebook_is_not_generated_to_be_found_in_the_cache(monkeypatch):
     corpus.pairs('train')  # nothing of it is taken
 
 
+@pytest.mark.parametrize('language', ['en', 'fr'])
+def test_phrasebook_does_not_translate_into_the_source_language(language):
+    with pytest.raises(
+        UserError, match=rf"data.target_language='{language}' is the source language as well: the"
+    ):
+        open_corpus(phrasebook(language, language))
+
+
 def test_phrasebook_has_two_languages():
     with pytest.raises(UserError, match=r"data.target_language='de' is not in the phrasebook: tra"):
         open_corpus(phrasebook('en', 'de'))

@@ -197,6 +197,28 @@ def test_tfds_offline_reads_no_bucket(tfds, offline):
         dataset_libraries.TfdsCorpus(tfds_config('gs://bucket'), offline=True)
 
 
+def test_tfds_columns_by_name(tfds_dir):
+    columns = {'source_column': 'de', 'target_column': 'en'}
+    named = read(tfds_config(tfds_dir, source_language='de', **columns), 'dev')
+    assert sorted(named) == [(f'dev ü {i}', f'dev {i}') for i in range(7)]
+
+
+def test_tfds_unknown_column_names_those_that_exist(tfds_dir):
+    text = message(tfds_config(tfds_dir, source_column='german'))
+    assert text == (
+        "data.source_column='german' is not one of the columns of "
+        "data.dataset='tiny_translate/de-en', which has 'de', 'en'."
+    )
+
+
+def test_tfds_pairs_no_language_with_itself(tfds_dir):
+    assert message(tfds_config(tfds_dir, target_language='en')) == (
+        "data.target_language='en' is the source language as well, of which "
+        "'tiny_translate/de-en' has one text for each pair: name two columns of text in "
+        'data.source_column and data.target_column, or choose another data.dataset.'
+    )
+
+
 @pytest.mark.parametrize(
     'field, value, kind, known',
     [
@@ -326,6 +348,12 @@ def test_huggingface_saved_to_disk(datasets, tmp_path):
     assert read_all(config) == list(splits.values())
 
 
+def test_huggingface_columns_of_one_language(datasets, tmp_path):
+    path = saved(datasets, tmp_path / 'saved', named_columns(many(100)))
+    splits = read_all(hub_config(path, **COLUMNS, target_language='en'))
+    assert sorted(pair for pairs in splits for pair in pairs) == sorted(many(100))
+
+
 def test_huggingface_single_split_holds_out(datasets, tmp_path):
     path = saved(datasets, tmp_path / 'saved', named_columns(many(1000)))
     splits = read_all(hub_config(path, **COLUMNS, dev_size=20, test_size=30))
@@ -384,6 +412,20 @@ def test_huggingface_translation_column(datasets, tmp_path, typed):
             {'translation': [{'en': 'one', 'fr': 'un'}]},
             {'target_language': 'de'},
             "data.target_language='de' is not a language of {!r}, which has 'en', 'fr'.",
+        ),
+        (
+            {'translation': [{'en': 'one', 'fr': 'un'}]},
+            {'target_language': 'en'},
+            "data.target_language='en' is the source language as well, of which {!r} has one text "
+            'for each pair: name two columns of text in data.source_column and data.target_column, '
+            'or choose another data.dataset.',
+        ),
+        (
+            named_columns(PAIRS),
+            {'target_language': 'en'},
+            "source and target would both be the column 'en' of data.dataset={!r}, which has "
+            f'{ENGLISH!r}, {FRENCH!r}: name one for each in data.source_column and '
+            'data.target_column.',
         ),
         (
             named_columns(PAIRS),

@@ -192,6 +192,53 @@ def test_columns_by_name_and_compressed(tmp_path):
     assert read(files_config(path, path, **columns)) == [('one', 'un')]
 
 
+def test_two_text_files_of_one_language_are_pairs(tmp_path):
+    paths = write_texts(tmp_path, [('a dogs', 'a dog'), ('two cat', 'two cats')])
+    config = files_config(*paths, target_language='en')
+    assert read(config) == [('a dogs', 'a dog'), ('two cat', 'two cats')]
+
+
+@pytest.mark.parametrize(
+    ('name', 'text'),
+    [
+        ('a.tsv', 'wrong\tright\na dogs\ta dog\n'),
+        ('a.csv', 'wrong,right\na dogs,a dog\n'),
+        ('a.jsonl', '{"wrong": "a dogs", "right": "a dog"}'),
+    ],
+)
+def test_columns_tell_two_sides_of_one_language_apart(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    columns = {'source_column': 'wrong', 'target_column': 'right'}
+    assert read(files_config(tmp_path / name, target_language='en', **columns)) == [
+        ('a dogs', 'a dog')
+    ]
+
+
+@pytest.mark.parametrize(
+    ('name', 'text', 'line'),
+    [
+        ('a.tsv', 'en\tfr\none\tun\n', ','),
+        ('a.csv', 'en,fr\none,un\n', ','),
+        ('a.jsonl', '{"en": "one", "fr": "un"}', ', line 1,'),
+    ],
+)
+@pytest.mark.parametrize('changes', [{'target_language': 'en'}, {'target_column': 'en'}])
+def test_a_column_is_never_paired_with_itself(tmp_path, name, text, line, changes):
+    (tmp_path / name).write_text(text)
+    assert message(files_config(tmp_path / name, **changes)) == (
+        f"source and target would both be the column 'en' of data.train_source='{tmp_path}/{name}'"
+        f"{line} which has 'en', 'fr': name one for each in data.source_column and "
+        'data.target_column.'
+    )
+
+
+def test_languages_in_an_object_of_json_do_not_stand_for_two_of_the_same(tmp_path):
+    text = '{"translation": {"en": "one"}, "wrong": "a dogs", "right": "a dog"}'
+    (tmp_path / 'a.jsonl').write_text(text)
+    said = message(files_config(tmp_path / 'a.jsonl', target_language='en'))
+    assert "which has 'translation', 'wrong', 'right': name one for each in" in said
+
+
 def test_columns_are_part_of_the_fingerprint(tmp_path):
     (tmp_path / 'a.tsv').write_text('en\tfr\tde\none\tun\teins\n')
     prints = {

@@ -19,13 +19,15 @@ class DataConfig:
       corpus: 'files', 'tfds', 'huggingface' or 'phrasebook' (the embedded English-French one).
       source_language: code of the language translated from, e.g. 'en'.
       target_language: code of the language translated into, e.g. 'de'; for those without spaces,
-        'zh' for instance, BLEU counts characters.
+        'zh' for instance, BLEU counts characters. It may be the source language, for paraphrases,
+        corrections or simpler words.
       train_source, train_target: for 'files', two text files aligned by line. A single TSV, CSV or
         JSON-lines file is given as train_source alone, with the two columns named below. Either may
         end in .gz or .xz.
       dev_source, dev_target, test_source, test_target: the same; left empty, pairs are held out of
         the training side.
-      source_column, target_column: names of the columns, for tables and for 'huggingface'.
+      source_column, target_column: names of the columns, for tables, 'tfds' and 'huggingface'; left
+        empty, the columns are named as the languages.
       dataset: for 'tfds' and 'huggingface', the name of the dataset.
       train_split, dev_split, test_split: its splits; a dev or test split left empty is held out of
         the training split.
@@ -141,5 +143,3 @@ class DataConfig:
             fail('data.dataset', '', f'must name a dataset, since data.corpus is {self.corpus!r}.')
         if self.source_column and self.source_column == self.target_column:
             fail('data.target_column', self.target_column, 'is the source column as well.')
-        if self.source_language == self.target_language:
-            fail('data.target_language', self.target_language, 'is the source language as well.')

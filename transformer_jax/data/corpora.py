@@ -267,6 +267,12 @@ class PhrasebookCorpus:
 
     def __init__(self, config: DataConfig):
         languages = (config.source_language, config.target_language)
+        if languages in (('en', 'en'), ('fr', 'fr')):
+            raise UserError(
+                f'data.target_language={config.target_language!r} is the source language as well: '
+                "the phrasebook translates from 'en' into 'fr' or back, so choose one of these, or "
+                'another data.corpus.'
+            )
         if set(languages) != {'en', 'fr'}:
             field = 'source' if config.source_language not in ('en', 'fr') else 'target'
             raise UserError(

@@ -59,7 +59,7 @@ class TfdsCorpus:
             is_dict = isinstance(info.features, tfds.features.FeaturesDict)
             features = info.features if is_dict else {}
             known = [name for name in features if isinstance(features[name], tfds.features.Text)]
-            self._languages = _check_languages(config, known)
+            self._columns = _columns_or_languages(config, known)
             if not prepared:  # only now: a wrong language should not cost a download
                 _prepare(tfds, self._builder, config)
         self._splits, self.names = _choose_splits(config, info.splits)
@@ -71,7 +71,7 @@ class TfdsCorpus:
             dataset = self._builder.as_dataset(split=self._splits[split], read_config=read)
             # Crossing from TensorFlow to Python costs more than the reading: do it by the batch.
             for batch in dataset.batch(1024).prefetch(2).as_numpy_iterator():
-                sides = ([text.decode() for text in batch[name]] for name in self._languages)
+                sides = ([text.decode() for text in batch[name]] for name in self._columns)
                 yield from zip(*sides, strict=True)
         except import_tensorflow().errors.OpError as error:
             raise UserError(
@@ -82,7 +82,7 @@ class TfdsCorpus:
     def fingerprint(self, split: str) -> str:
         info, name = self._builder.info, self._splits[split]
         return content_digest(
-            [info.full_name, name, *self._languages, str(info.splits[name].num_examples)]
+            [info.full_name, name, *self._columns, str(info.splits[name].num_examples)]
         )
 
 
@@ -410,9 +410,22 @@ def _choose_splits(
     return chosen, labels
 
 
+def _columns_or_languages(config: DataConfig, known: list[str]) -> tuple[str, str]:
+    """The columns that the config names, else those of its languages; `known` must have both."""
+    if config.source_column or config.target_column:
+        return column_names(f'data.dataset={config.dataset!r}', known, config)
+    return _check_languages(config, known)
+
+
 def _check_languages(config: DataConfig, known: list[str]) -> tuple[str, str]:
     """The source and target languages, both of which the dataset must have."""
     pair = (config.source_language, config.target_language)
+    if pair[0] == pair[1]:
+        raise UserError(
+            f'data.target_language={pair[1]!r} is the source language as well, of which '
+            f'{config.dataset!r} has one text for each pair: name two columns of text in '
+            'data.source_column and data.target_column, or choose another data.dataset.'
+        )
     for side, language in zip(('source', 'target'), pair, strict=True):
         if language not in known:
             has = f'which has {listing(known)}' if known else 'which has no text by language'

@@ -308,6 +308,7 @@ def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
 def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
     """Pairs from one JSON object a line, or from the object under its key 'translation'."""
     named = config.source_column or config.target_column
+    by_language = not named and config.source_language != config.target_language
     for number, line in enumerate(file.lines(), 1):
         if not line.strip():
             continue
@@ -318,7 +319,7 @@ def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
             raise UserError(
                 f'{file}, line {number}, is not valid JSON ({reason}): mend the line.'
             ) from None
-        if not named and isinstance(row, dict) and isinstance(row.get('translation'), dict):
+        if by_language and isinstance(row, dict) and isinstance(row.get('translation'), dict):
             row = row['translation']
         if not isinstance(row, dict):
             raise UserError(f'{file}, line {number}, is not a JSON object: mend the line.')
@@ -339,10 +340,16 @@ def column_names(
     """Names of the source and target columns: those set, else those named like the languages.
 
     Raises:
-      UserError: if a column is not there; it names those that are.
+      UserError: if a column is not there, or is the same for both; it names those that are there.
     """
     source = config.source_column or config.source_language
     target = config.target_column or config.target_language
+    if source == target:
+        raise UserError(
+            f'source and target would both be the column {source!r} of {where}{line} which has '
+            f'{listing(available)}: name one for each in data.source_column and '
+            'data.target_column.'
+        )
     for side, column in (('source', source), ('target', target)):
         if column not in available:
             name = getattr(config, f'{side}_column')
