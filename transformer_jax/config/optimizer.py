@@ -16,7 +16,7 @@ class OptimizerConfig:
 
     Attributes:
       warmup_steps: steps over which the learning rate rises; at most 2,147,483,647.
-      learning_rate_scale: factor on the paper's schedule, at most 10,000; its peak is
+      learning_rate_scale: factor on the paper's schedule, at most 1e+30; its peak is
         learning_rate_scale / sqrt(d_model * warmup_steps).
       beta1, beta2: Adam's; below 1.
       epsilon: Adam's; at most 1.
@@ -49,5 +49,5 @@ class OptimizerConfig:
             weight_decay=(0, 1000),
             r_drop=(0, 1000),
         )
-        check_positive('optimizer', self, learning_rate_scale=10_000, epsilon=1)
+        check_positive('optimizer', self, learning_rate_scale=1e30, epsilon=1)
         check_rate('optimizer', self, 'beta1', 'beta2', 'label_smoothing', 'ema_decay')
