@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from transformer_jax.data._tensorflow import import_tensorflow
 from transformer_jax.metrics import MetricsWriter, read_metrics
 
@@ -50,6 +52,7 @@ def test_a_damaged_file_is_kept_beside_the_lines_that_are_left(tmp_path, caplog)
 
 
 def test_tensorboard_has_the_same_numbers(tmp_path):
+    pytest.importorskip('tensorflow', reason='tensorflow is not installed')
     tf = import_tensorflow()
     writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)
     writer.write(record(5, loss=1.5))

@@ -57,6 +57,17 @@ def test_stopped_twice_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_p
     assert 0 < timed < 0.9 * record['target_tokens']
 
 
+def test_without_tensorflow_the_run_ends_with_the_same_bytes(
+    uninterrupted, tmp_path, monkeypatch, caplog
+):
+    for module in ('tensorflow', 'tensorflow_datasets', 'importlib_resources'):
+        monkeypatch.setitem(sys.modules, module, None)  # as where none is installed
+    train(tiny(), tmp_path)
+    assert remembered(tmp_path) == remembered(uninterrupted)
+    assert caplog.text.count('a plain thread feeds the batches') == 1
+    assert caplog.text.count('metrics go to metrics.jsonl alone') == 1
+
+
 def test_all_regularisation_resumes_to_the_byte_as_well(tmp_path, monkeypatch):
     config = tiny(
         model={'attention_dropout_rate': 0.1, 'activation_dropout_rate': 0.1},

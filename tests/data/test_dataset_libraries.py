@@ -537,15 +537,17 @@ def test_huggingface_without_a_network(datasets, offline):
 
 
 @pytest.mark.parametrize(
-    'corpus, module, remedy',
+    'corpus, module, version, remedy',
     [
-        ('tfds', 'tensorflow', 'pip install tensorflow-cpu tensorflow-datasets'),
-        ('tfds', 'tensorflow_datasets', 'pip install tensorflow-cpu tensorflow-datasets'),
-        ('huggingface', 'datasets', "pip install -e '.[huggingface]'"),
+        ('tfds', 'tensorflow', (3, 13), 'pip install tensorflow-cpu tensorflow-datasets'),
+        ('tfds', 'tensorflow', (3, 14), 'no build for Python 3.14 yet, so take Python 3.11 to'),
+        ('tfds', 'tensorflow_datasets', (3, 13), 'pip install tensorflow-cpu tensorflow-datasets'),
+        ('huggingface', 'datasets', (3, 14), "pip install -e '.[huggingface]'"),
     ],
 )
-def test_package_not_installed(monkeypatch, corpus, module, remedy):
+def test_package_not_installed(monkeypatch, corpus, module, version, remedy):
     if module == 'tensorflow_datasets':
         pytest.importorskip('tensorflow', reason='tensorflow is not installed')
+    monkeypatch.setattr(sys, 'version_info', version)
     monkeypatch.setitem(sys.modules, module, None)
     assert remedy in message(DataConfig(corpus=corpus, dataset='owner/name'))

@@ -48,18 +48,112 @@ def run(tmp_path, body, *command, **environment):
     )
 
 
+def found_python(tmp_path, versions, **environment):
+    """What environment.sh finds where the PATH has these Pythons; one without a version fails."""
+    folder, system = tmp_path / 'bin', tmp_path / 'system'
+    for path in (folder, system):
+        path.mkdir()
+    (folder / 'dirname').symlink_to(shutil.which('dirname'))
+    for name, version in versions.items():
+        executable(folder / name, f'#!/bin/sh\n{f"echo {version}" if version else "exit 127"}\n')
+    line = f'set -eu; . {LAUNCH}/environment.sh; find_python; echo $FOUND_PYTHON $FOUND_VERSION'
+    done = subprocess.run(
+        [shutil.which('bash'), '-c', line],
+        env={'PATH': f'{folder}:{system}', **environment},
+        capture_output=True,
+        text=True,
+    )
+    done.stdout = done.stdout.removeprefix(f'{folder}/')
+    return done
+
+
 @pytest.mark.parametrize(
-    ('body', 'sentence'),
+    ('versions', 'found'),
     [
-        ('exit 1', 'does not run: name a Python 3.11 or 3.12'),
-        ('echo 3.10', 'is Python 3.10, but 3.11 or 3.12 is needed'),
+        ({'python3': '3.12', 'python3.13': '3.13'}, 'python3 3.12'),
+        ({'python3': '3.13'}, 'python3 3.13'),
+        ({'python3': '3.10', 'python3.11': '3.11', 'python3.12': '3.12'}, 'python3.12 3.12'),
+        ({'python3': '3.15', 'python3.11': '3.11'}, 'python3.11 3.11'),
+        ({'python3.13': '3.13'}, 'python3.13 3.13'),
     ],
 )
-def test_a_python_that_will_not_do_is_refused(tmp_path, body, sentence):
-    other = executable(tmp_path / 'other', f'#!/bin/sh\n{body}\n')
-    done = run(tmp_path, '', LAUNCH / 'local.sh', 'c.py', READY_PYTHON='', PYTHON=str(other))
-    assert done.returncode == 2
-    assert sentence in done.stderr
+def test_another_version_stands_in_for_a_python3_that_is_too_old_or_too_new(
+    tmp_path, versions, found
+):
+    assert found_python(tmp_path, versions).stdout == f'{found}\n'
+
+
+def test_commands_of_pyenv_that_do_not_run_are_passed_by(tmp_path):
+    versions = {'python3': '3.10', 'python3.13': None, 'python3.12': None, 'python3.11': '3.11'}
+    assert found_python(tmp_path, versions).stdout == 'python3.11 3.11\n'
+
+
+def test_a_command_of_pyenv_does_not_hide_that_of_the_system(tmp_path):
+    versions = {'python3': '3.10', 'python3.13': None, '../system/python3.13': '3.13'}
+    assert found_python(tmp_path, versions).stdout == f'{tmp_path}/system/python3.13 3.13\n'
+
+
+@pytest.mark.parametrize(
+    ('versions', 'found'),
+    [
+        ({'python3': '3.14'}, 'python3 3.14'),
+        ({'python3': '3.10', 'python3.14': '3.14'}, 'python3.14 3.14'),
+        ({'python3': '3.14', 'python3.12': '3.12'}, 'python3.12 3.12'),
+    ],
+)
+def test_python_3_14_is_taken_where_there_is_no_python_that_has_tensorflow(
+    tmp_path, versions, found
+):
+    assert found_python(tmp_path, versions).stdout == f'{found}\n'
+
+
+def test_no_python_that_will_do_is_one_sentence(tmp_path):
+    done = found_python(tmp_path, {'python3': '3.10', 'python3.13': None})
+    assert (done.returncode, done.stdout) == (2, '')
+    assert done.stderr == (
+        'error: neither python3 nor python3.11 to python3.14 is a Python 3.11 to 3.14 that runs: '
+        'install one, or name it with PYTHON=/path/to/python.\n'
+    )
+
+
+def test_a_python_that_is_named_is_taken(tmp_path):
+    versions = {'python3': '3.13', 'mine': '3.11'}
+    assert found_python(tmp_path, versions, PYTHON='mine').stdout == 'mine 3.11\n'
+
+
+@pytest.mark.parametrize(
+    ('version', 'sentence'),
+    [
+        (None, 'PYTHON=mine does not run: name a Python 3.11 to 3.14, e.g. PYTHON=python3.13.'),
+        ('3.10', 'PYTHON=mine is Python 3.10: name a Python 3.11 to 3.14, e.g. PYTHON=python3.13.'),
+    ],
+)
+def test_a_python_that_is_named_and_will_not_do_is_refused(tmp_path, version, sentence):
+    done = found_python(tmp_path, {'python3': '3.13', 'mine': version}, PYTHON='mine')
+    assert (done.returncode, done.stdout, done.stderr) == (2, '', f'error: {sentence}\n')
+
+
+def test_an_environment_that_was_left_without_pip_is_made_again(tmp_path):
+    python = executable(
+        tmp_path / 'python3.14',
+        '#!/bin/sh\n'
+        'case "$1 $2" in\n'
+        '    -c*) echo 3.14 ;;\n'
+        f'    "-m venv") mkdir -p "$3/bin"; cp {tmp_path}/python3.14 "$3/bin/python"\n'
+        f'        cp {tmp_path}/pip "$3/bin/pip" ;;\n'
+        f'    *) echo "$@" > {tmp_path}/installed ;;\n'
+        'esac\n',
+    )
+    line = f'set -eu; . {LAUNCH}/environment.sh; environment test'
+    settings = os.environ | {'PYTHON': str(python), 'VENV': str(tmp_path / 'venv')}
+    settings.pop('READY_PYTHON', None)
+    first = subprocess.run(['bash', '-c', line], env=settings, capture_output=True, text=True)
+    assert first.returncode != 0
+    executable(tmp_path / 'pip', '')
+    then = subprocess.run(['bash', '-c', line], env=settings, capture_output=True, text=True)
+    assert then.returncode == 0, then.stderr
+    assert (tmp_path / 'installed').read_text().endswith('--editable .[test]\n')
+    assert 'without TensorFlow, which has no build for Python 3.14 yet' in then.stdout
 
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)

@@ -91,9 +91,11 @@ def _import_tfds():
         import_tensorflow()
         import tensorflow_datasets as tfds
     except ModuleNotFoundError as error:
+        remedy = 'pip install tensorflow-cpu tensorflow-datasets importlib_resources.'
+        if sys.version_info >= (3, 14):
+            remedy = 'TensorFlow has no build for Python 3.14 yet, so take Python 3.11 to 3.13.'
         raise Unavailable(
-            f"data.corpus='tfds' needs the package {error.name!r}: "
-            'pip install tensorflow-cpu tensorflow-datasets importlib_resources.'
+            f"data.corpus='tfds' needs the package {error.name!r}: {remedy}"
         ) from None
     return tfds
 
