@@ -15,7 +15,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,7 +102,7 @@ _COMMANDS = {
     'translate': ['--workdir=run', '--workdir=run --input=text', '--workdir=run --sample'],
     'evaluate': ['--workdir=run', '--workdir=run --source=text --reference=text'],
     'average': ['--workdir=run --output=new', '--workdir=run --output=new --steps=1,2'],
-    'benchmark': ['--config=config.py --parts=compile', '--config=config.py --parts=train,decode'],
+    'benchmark': ['--config=config.py --parts=compile', '--config=config.py --parts=input'],
     'paper': [''],
 }
 # A FIFO named by these flags rightly waits for whoever is at its other end.
@@ -158,8 +158,9 @@ def overrides(dice: random.Random) -> Case:
     ways = [('main', '--workdir=new'), ('benchmark', '--parts=compile')]
     command, flag = dice.choices(ways, [9, 1])[0]
     arguments = ['--config=config.py', flag]
-    for field in dice.choices(_fields(), k=dice.choice([1, 1, 2, 3])):
-        value = _value(dice)
+    for field in dice.choices(list(_defaults()), k=dice.choice([1, 1, 2, 3])):
+        likely = _NUMBERS if type(_defaults()[field]) in (int, float) else _WORDS + _PATHS
+        value = _value(dice, likely)
         if field == 'train.steps' and value.strip().isdecimal() and 3 < int(value[:30]) < 2**31:
             value = '3'  # so many steps would rightly take years
         arguments += _given(f'config.{field}', value, dice)
@@ -181,12 +182,13 @@ def flags(dice: random.Random) -> Case:
 def configs(dice: random.Random) -> Case:
     """Damages the config file, or writes one that sets fields to what they cannot be."""
     path = Path('config.py')
-    section, name = dice.choice(_fields()).split('.')
+    section, name = dice.choice(list(_defaults())).split('.')
     literal = dice.choice(_LITERALS)
     changes = [
         f'config.{section}.{name} = {literal}',
         f'with config.ignore_type(): config.{section}.{name} = {literal}',
-        f'config.unlock(); config.{section} = {literal}',
+        # Not a whole section of defaults: these would rightly train the base model.
+        f'config.unlock(); config.{section} = [{literal}]',
         f'return {dice.choice(_RETURNS)}',
     ]
     if dice.random() < 0.2:
@@ -273,10 +275,11 @@ def _reading(workdir: Path, damage: list[str], dice: random.Random) -> Case:
 
 
 @functools.cache
-def _fields() -> list[str]:
+def _defaults() -> dict[str, Any]:
     from transformer_jax.config import Config
 
-    return [f'{section}.{x}' for section, fields in Config().to_dict().items() for x in fields]
+    sections = Config().to_dict().items()
+    return {f'{section}.{x}': value for section, fields in sections for x, value in fields.items()}
 
 
 @functools.cache
@@ -288,8 +291,8 @@ def _flags_of(command: str) -> list[str]:
     return re.findall(r'^  --(\w+)', text.getvalue(), flags=re.MULTILINE)
 
 
-def _value(dice: random.Random) -> str:
-    return dice.choice(dice.choice([_NUMBERS, _NUMBERS, _WORDS, _TEXTS, _PATHS, _PATHS]))
+def _value(dice: random.Random, likely: Sequence[str] = _NUMBERS) -> str:
+    return dice.choice(dice.choice([likely, likely, _NUMBERS, _WORDS, _TEXTS, _PATHS]))
 
 
 def _given(name: str, value: str, dice: random.Random) -> list[str]:
