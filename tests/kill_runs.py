@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tiny_run import config_file, on_devices, remembered, tiny
 
+from transformer_jax.config import TrainConfig
 from transformer_jax.data import phrasebook
 from transformer_jax.training.checkpoints import Checkpoints
 
@@ -82,7 +83,7 @@ class Killer:
                 else:
                     ended = True
                     self._check_code(process.wait(_LATEST), (0,), phase)
-                self._check_kept(whole, _readable(workdir), settings.train.keep, phase)
+                self._check_kept(whole, _readable(workdir), settings.train, phase)
             runs += 1
             if remembered(workdir) != expected:
                 self._fault('differing', f'{workdir.name} ended with other bytes')
@@ -161,7 +162,8 @@ class Killer:
             if seconds > _IN_TIME:
                 self._fault('late', f'{phase}: {seconds:.1f} s')
             # Before Python has come to install a handler, the system ends the process.
-            self._check_code(code, (75, 0, *([-number] if phase == 'start' else [])), phase)
+            early = not self._log.read_text(errors='replace')
+            self._check_code(code, (75, 0, -number) if early else (75, 0), phase)
 
     def _check_code(self, code: int, expected: tuple[int, ...], phase: str) -> None:
         log = self._log.read_text(errors='replace')
@@ -170,11 +172,15 @@ class Killer:
         elif code not in expected:
             self._fault('codes', f'{phase}: exit code {code}: {log[-500:]}')
 
-    def _check_kept(self, before: list[int], after: list[int], keep: int, phase: str) -> None:
+    def _check_kept(
+        self, before: list[int], after: list[int], train: TrainConfig, phase: str
+    ) -> None:
         for step in before:
-            # One may go only when enough newer ones are there.
-            if step not in after and sum(newer > step for newer in after) < keep:
-                self._fault('lost', f'{phase}: the checkpoint of step {step}')
+            # One may go only when enough newer ones are there; of one that a stop has put between
+            # the others, one is enough.
+            enough = train.keep if step % train.checkpoint_every == 0 else 1
+            if step not in after and sum(newer > step for newer in after) < enough:
+                self._fault('lost', f'{phase}: the checkpoint of step {step}, of {before}; {after}')
 
     def _fault(self, kind: str, report: str) -> None:
         self.counts[kind] += 1

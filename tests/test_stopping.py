@@ -112,8 +112,27 @@ def test_a_command_that_saves_is_waited_for():
 
 
 def test_a_second_ctrl_c_ends_a_command_at_once():
-    work = '    with stopping.StopSignals() as stop, stop.deferred(): time.sleep(60)'
-    assert command(work, signal.SIGINT, signal.SIGINT)[0] in (130, 75)
+    # A signal that comes before the first one is heard is the same signal.
+    work = (
+        '    import os, threading\n'
+        '    threading.Timer(0.5, os.kill, (os.getpid(), 2)).start()\n'
+        '    with stopping.StopSignals() as stop, stop.deferred(): time.sleep(60)'
+    )
+    assert command(work, signal.SIGINT)[0] == 130
+
+
+def test_a_command_that_is_done_is_stopped_by_no_signal_any_more():
+    work = '    import atexit, signal; atexit.register(signal.raise_signal, signal.SIGTERM)'
+    assert command(work) == (0, '')
+
+
+def test_a_stopped_command_does_not_wait_for_its_threads():
+    work = (
+        '    import threading\n'
+        '    threading.Thread(target=time.sleep, args=(60,)).start()\n'
+        '    raise stopping.Stopped("Stopped.")'
+    )
+    assert command(work) == (75, 'Stopped.\n')
 
 
 def test_before_a_run_has_begun_sigterm_means_start_again(tmp_path):

@@ -24,7 +24,13 @@ from transformer_jax import kept_programs, processes
 from transformer_jax.config import Config, check_key
 from transformer_jax.errors import UserError, listing, shown
 from transformer_jax.progress import STDERR, show_messages
-from transformer_jax.stopping import INTERRUPTED_EXIT_CODE, RESTART_EXIT_CODE, Stopped
+from transformer_jax.stopping import (
+    INTERRUPTED_EXIT_CODE,
+    RESTART_EXIT_CODE,
+    Stopped,
+    end_at_once,
+    ignore_signals,
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,6 +54,7 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
     try:
         command(sys.argv[1:])
         _flush_stdout()
+        ignore_signals()
         return
     except UserError as error:
         print(f'error: {error}', file=STDERR)
@@ -55,6 +62,9 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
     except Stopped as stop:
         print(stop, file=STDERR)
         code = RESTART_EXIT_CODE
+        if processes.count() == 1:  # many say good-bye to one another
+            STDERR.flush()
+            end_at_once(code)
     except KeyboardInterrupt:
         print('Stopped by Ctrl-C.', file=STDERR)
         code = INTERRUPTED_EXIT_CODE

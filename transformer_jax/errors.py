@@ -42,7 +42,10 @@ def listing(names: Iterable[str]) -> str:
 
 def shown(value: object) -> str:
     """A value for a message, cut where it would fill the screen."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a number of thousands of digits, or an object of a config file's own
+        return f'a value of type {type(value).__name__} that cannot be shown'
     return text if len(text) <= 200 else f'{text[:150]} ... {text[-30:]}'
 
 

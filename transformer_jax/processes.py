@@ -10,8 +10,10 @@ The environment decides, so that the command line is the same everywhere:
 
 import logging
 import os
+import sys
 import threading
 from concurrent.futures import Future
+from types import ModuleType
 
 from transformer_jax.errors import UserError
 
@@ -122,16 +124,21 @@ def is_first() -> bool:
 
 def index() -> int:
     """The number of this process, counted from 0."""
-    import jax
-
-    return jax.process_index() if jax.distributed.is_initialized() else 0
+    jax = _joined()
+    return 0 if jax is None else jax.process_index()
 
 
 def count() -> int:
     """How many processes make up this run."""
-    import jax
+    jax = _joined()
+    return 1 if jax is None else jax.process_count()
 
-    return jax.process_count() if jax.distributed.is_initialized() else 1
+
+def _joined() -> ModuleType | None:
+    """JAX, where this process has joined others; to find that out, it need not be imported."""
+    jax = sys.modules.get('jax')
+    distributed = getattr(jax, 'distributed', None)  # not there while JAX is being imported
+    return jax if distributed is not None and distributed.is_initialized() else None
 
 
 def wait_for_all(point: str) -> None:

@@ -62,6 +62,23 @@ def answer_signals() -> None:
     threading.Thread(target=_watch, args=(reader,), daemon=True).start()
 
 
+def end_at_once(code: int) -> None:
+    """End a process that answers signals, without waiting for its threads; return in any other.
+
+    One of them may import TensorFlow for many seconds.
+    """
+    if _watched:
+        os._exit(code)
+
+
+def ignore_signals() -> None:
+    """Have a process that answers signals end with its own exit code, now that all is done."""
+    if _watched:
+        for number in _SIGNALS:
+            # Else Python would put the system's answer in the handlers' place before it ends.
+            signal.signal(number, signal.SIG_IGN)
+
+
 def _left_to_the_watcher(*_: object) -> None:
     pass
 
