@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 import lzma
 import os
 import re
@@ -242,6 +243,60 @@ def test_a_stopped_command_goes_on_where_it_stopped(
     written = gzip.decompress((stopped / 'out.gz').read_bytes()).decode()
     assert written.splitlines() == translator(LINES)
     assert sorted(path.name for path in stopped.iterdir()) == ['in', 'out.gz']
+
+
+@pytest.mark.parametrize(
+    ('damage', 'sentence'),
+    [
+        (lambda partial, _: partial.write_text('x' * partial.stat().st_size), 'has been changed'),
+        (lambda _, state: state.write_text('[]'), 'cannot be read, so that nobody knows'),
+    ],
+)
+def test_what_is_done_is_not_gone_on_with_if_it_was_changed(
+    run_command, workdir, stopped, damage, sentence
+):
+    damage(stopped / 'out.gz.partial', stopped / 'out.gz.partial.json')
+    code, _, err = run_command(translate, *_arguments(workdir, stopped))
+    assert code == 2
+    assert sentence in err
+
+
+def test_a_partial_file_that_has_lost_lines_is_begun_anew_and_said(
+    run_command, workdir, translator, stopped
+):
+    (stopped / 'out.gz.partial').write_text('')
+    code, _, err = run_command(translate, *_arguments(workdir, stopped))
+    assert code == 0
+    assert 'has lost lines: beginning anew' in err
+    written = gzip.decompress((stopped / 'out.gz').read_bytes()).decode()
+    assert written.splitlines() == translator(LINES)
+
+
+def test_outputs_cut_before_a_stop_are_counted(run_command, workdir, stopped):
+    state = stopped / 'out.gz.partial.json'
+    state.write_text(json.dumps(json.loads(state.read_text()) | {'cut': 3}))
+    _, _, err = run_command(translate, *_arguments(workdir, stopped))
+    assert re.search(r'[3-9] of 9 outputs ended at the limit', err)
+
+
+@pytest.mark.parametrize('name', ['config.json', 'new'])
+def test_no_file_of_the_run_is_an_output(run_command, workdir, name):
+    before = {path.name for path in workdir.iterdir()}
+    arguments = ['--workdir', workdir, '--output', workdir / name]
+    code, _, err = run_command(translate, *arguments, stdin=b'a\n')
+    assert code == 2
+    assert 'is in the work directory, whose files belong to the run' in err
+    assert {path.name for path in workdir.iterdir()} == before
+
+
+def test_the_input_is_no_output(run_command, workdir, tmp_path):
+    (tmp_path / 'in').write_text('a\n')
+    (tmp_path / 'link').symlink_to('in')
+    arguments = ['--workdir', workdir, '--input', tmp_path / 'in', '--output', tmp_path / 'link']
+    code, _, err = run_command(translate, *arguments)
+    assert code == 2
+    assert 'is the input as well' in err
+    assert (tmp_path / 'in').read_text() == 'a\n'
 
 
 def test_what_another_command_has_done_is_not_gone_on_with(run_command, workdir, stopped):

@@ -1,6 +1,7 @@
 """Scores a trained model: python -m transformer_jax.evaluate --workdir=DIR."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from transformer_jax import command, kept_programs
 from transformer_jax.cache import cache_folder, keep_compiled_programs
@@ -9,9 +10,11 @@ from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.scoring import all_scores, tokenizer
 from transformer_jax.stopping import answer_signals
-from transformer_jax.training.evaluation import LossEvaluator, perplexity
-from transformer_jax.translator import Translator, warn_of_cut_outputs
 from transformer_jax.workdir import Workdir
+
+# Seconds to import, in which no signal would be answered.
+if TYPE_CHECKING:
+    from transformer_jax.translator import Translator
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,6 +44,9 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError('--source and --reference belong together: give both or neither.')
     if flags.source is not None and flags.split is not None:
         raise UserError("--split names one of the run's own sets: leave out --source, or --split.")
+
+    from transformer_jax.training.evaluation import LossEvaluator, perplexity
+    from transformer_jax.translator import Translator, warn_of_cut_outputs
 
     given = None if flags.source is None else _read(flags.source, flags.reference)
     keep_compiled_programs(cache_folder())
@@ -87,7 +93,7 @@ def main(arguments: Sequence[str]) -> None:
     )
 
 
-def _own(workdir: str, translator: Translator, split: str) -> list[Sequence[str]]:
+def _own(workdir: str, translator: 'Translator', split: str) -> list[Sequence[str]]:
     """Sources and references of a set that the run had, if it is still the same."""
     then = Workdir(workdir).read_run().split_fingerprints.get(split)
     if then is None:

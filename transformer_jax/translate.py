@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command, kept_programs
 from transformer_jax.cache import cache_folder, content_digest, keep_compiled_programs
@@ -22,11 +22,14 @@ from transformer_jax.errors import UserError, user_path
 from transformer_jax.files import read_json, written_whole
 from transformer_jax.progress import STDERR
 from transformer_jax.stopping import Stopped, answer_signals, check
-from transformer_jax.translator import Sampling, Translator, warn_of_cut_outputs
+
+# Seconds to import, in which no signal would be answered.
+if TYPE_CHECKING:
+    from transformer_jax.translator import Translator
 
 _BAR_FROM = 200  # lines that are worth a progress bar
 _MOMENT = 0.02  # seconds without more input, after which the lines so far are translated
-_STATE = {'settings': str, 'input': str, 'lines': int, 'bytes': int}
+_STATE = {'settings': str, 'input': str, 'output': str, 'lines': int, 'bytes': int, 'cut': int}
 _POLL = 0.2  # seconds between two looks whether a stop was asked for, while no input comes
 
 
@@ -60,6 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument('--top_p', type=float, default=1.0, help='of --sample (default: 1, all)')
     parser.add_argument('--seed', type=int, default=0, help='of --sample (default: 0)')
     flags = parser.parse_args(arguments)
+    from transformer_jax.translator import Sampling, Translator, warn_of_cut_outputs
 
     sampling = None
     drawn = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
@@ -89,17 +93,19 @@ def main(arguments: Sequence[str]) -> None:
             'sampling': sampling,
         }
         translator.translate([], **options)  # a bad option shows before any output is begun
+        _check_output(flags.output, flags.input, flags.workdir)
         output = _Output(flags.output, stack)
         # What is written depends on these, and on the lines.
         settings = options | {'scores': flags.scores, 'steps': translator.steps}
         weights = translator.vocabulary.digest, os.path.realpath(flags.workdir)
         done = output.begin(lines, content_digest([repr(settings), *weights]))
-        cut = 0
-        while chunk := lines.take(_lines_at_once(translator)):
-            progress = len(chunk) >= _BAR_FROM
+        while True:
             try:
+                chunk = lines.take(_lines_at_once(translator))
+                if not chunk:
+                    break
                 results = translator.translate(
-                    chunk, first_line=done + 1, progress=progress, **options
+                    chunk, first_line=done + 1, progress=len(chunk) >= _BAR_FROM, **options
                 )
             except Stopped as stopped:
                 raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
@@ -109,15 +115,31 @@ def main(arguments: Sequence[str]) -> None:
                     score = f'{found.score:.4f}\t' if flags.scores else ''
                     output.write(f'{number}{score}{found.text}')
             done += len(chunk)
+            output.cut += sum(best.cut for outputs in results for best in outputs[:1])
             output.remember(chunk)
-            cut += sum(best.cut for outputs in results for best in outputs[:1])
         output.commit()
-        warn_of_cut_outputs(cut, done, translator.decode_config(**_searched(options)))
+        warn_of_cut_outputs(output.cut, done, translator.decode_config(**_searched(options)))
 
 
-def _lines_at_once(translator: Translator) -> int:
+def _lines_at_once(translator: 'Translator') -> int:
     """Lines that are sorted by length together; a stop loses as many at most."""
     return 16 * translator.search.max_rows
+
+
+def _check_output(output: str | None, source: str | None, workdir: str) -> None:
+    """A UserError if the output would take the place of the input, or of a file of the run."""
+    if output is None:
+        return
+    place = os.path.realpath(user_path(output, '--output'))
+    run = os.path.realpath(user_path(workdir, '--workdir'))
+    if place.startswith(os.path.join(run, '')):
+        raise UserError(
+            f'--output={output!r} is in the work directory, whose files belong to the run: choose '
+            'another place.'
+        )
+    is_file = source is not None and os.path.isfile(source)
+    if is_file and place == os.path.realpath(user_path(source, '--input')):
+        raise UserError(f'--output={output!r} is the input as well: choose another name.')
 
 
 def _searched(options: dict[str, Any]) -> dict[str, Any]:
@@ -185,13 +207,17 @@ class _Output:
 
     Until then, what is done is in `NAME.partial`, and `NAME.partial.json` says of which lines and
     which command that is, so that the same command goes on from there.
+
+    Attributes:
+      cut: how many outputs were cut so far.
     """
 
     def __init__(self, path: str | None, stack: contextlib.ExitStack):
         self._name = 'stdout' if path is None else f'--output={path!r}'
         self._file, self._stack = None, stack.enter_context(contextlib.ExitStack())
         self._partial: Path | None = None
-        self._lines, self._digest = 0, hashlib.blake2b(digest_size=16)
+        self.cut, self._lines = 0, 0
+        self._digest, self._written = (hashlib.blake2b(digest_size=16) for _ in range(2))
         self._begun = False
         if path is None:
             if sys.stdout is None:
@@ -246,22 +272,39 @@ class _Output:
         done = None
         with contextlib.suppress(OSError, ValueError):
             done = read_json(self._state, _STATE)
-        if os.fstat(self._file.fileno()).st_size < (1 if done is None else done['bytes']):
-            self._begun = True  # nothing is there to go on with
+        size = os.fstat(self._file.fileno()).st_size
+        if done is None and size:
+            raise UserError(
+                f'{str(self._state)!r} cannot be read, so that nobody knows what is in '
+                f'{self._partial.name!r} beside it: remove both to begin anew, or choose another '
+                '--output.'
+            )
+        if done is None or size < done['bytes']:
+            if done is not None:
+                print(f'{self._partial} has lost lines: beginning anew.', file=STDERR)
+            self._begun = True
+            self._file.truncate(0)
             return 0
-        if done is not None and done['settings'] == settings:
+        if done['settings'] == settings:
             while self._lines < done['lines']:
                 chunk = lines.take(min(1 << 12, done['lines'] - self._lines))
                 if not chunk:
                     break
                 self._count(chunk)
-        if done is None or done['input'] != self._digest.hexdigest():
+        if done['input'] != self._digest.hexdigest():
             raise UserError(
                 f'{str(self._partial)!r} is what is done of another command (other lines, '
                 f'flags or checkpoints): remove it and {self._state.name!r} to begin anew, or '
                 'choose another --output.'
             )
-        self._begun = True
+        for start in range(0, done['bytes'], 1 << 20):
+            self._written.update(self._file.read(min(1 << 20, done['bytes'] - start)))
+        if done['output'] != self._written.hexdigest():
+            raise UserError(
+                f'{str(self._partial)!r} has been changed since it was written: remove it and '
+                f'{self._state.name!r} to begin anew, or choose another --output.'
+            )
+        self._begun, self.cut = True, done['cut']
         with self._failures():
             self._file.truncate(done['bytes'])
             self._file.seek(0, os.SEEK_END)
@@ -291,6 +334,7 @@ class _Output:
         text = re.sub('[\r\n]', ' ', line) + '\n'
         with self._failures():
             self._file.write(text if self._file is sys.stdout else text.encode())
+        self._written.update(text.encode())
 
     def remember(self, chunk: Sequence[str]) -> None:
         """Notes that the outputs of the next lines, `chunk`, are written."""
@@ -304,6 +348,8 @@ class _Output:
                     {
                         'settings': self._settings,
                         'input': self._digest.hexdigest(),
+                        'output': self._written.hexdigest(),
+                        'cut': self.cut,
                         'lines': self._lines,
                         'bytes': self._file.tell(),
                     },
