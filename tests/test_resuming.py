@@ -6,7 +6,7 @@ import shutil
 import pytest
 from tiny_run import tiny
 
-from transformer_jax import trainer
+from transformer_jax import resuming, trainer
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.trainer import train
@@ -128,5 +128,5 @@ def test_other_data_are_refused(tmp_path, uninterrupted):
 
 def test_metrics_out_of_reach_are_said(tmp_path):
     (tmp_path / 'metrics.jsonl').mkdir()
-    with pytest.raises(UserError, match=r'has a metrics\.jsonl that cannot be read \(Is a dir'):
-        train(tiny(), tmp_path)
+    with pytest.raises(UserError, match=r'has a metrics\.jsonl that cannot be read \('):
+        resuming.check_nothing_is_lost(Workdir(tmp_path), tiny(), None)

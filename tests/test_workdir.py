@@ -175,3 +175,9 @@ def test_a_lock_that_stands_for_something_else_is_not_written(tmp_path, kind):
     ):
         pass
     assert precious.read_text() == 'as it was'
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path):
+    (tmp_path / 'results.json').mkdir()
+    with pytest.raises(UserError, match=r"holds a folder 'results.json', where a run writes a f"):
+        Workdir(tmp_path).check_writable()

@@ -63,6 +63,8 @@ WRITTEN = (
     'lock',
 )
 
+_FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')
+
 
 @dataclasses.dataclass(frozen=True)
 class SavedRun:
@@ -149,13 +151,12 @@ class Workdir:
             )
 
     def check_writable(self) -> None:
-        """Raises a UserError unless this folder exists, or can be made, and written to."""
-        # Orbax takes the path for a pattern when it saves: it would find nothing, or another run's.
-        self.check_path(r'[][*?\\]')
         """Raises a UserError unless this folder exists, or can be made, and written to.
 
         What a run writes there must stay there: nothing that it writes may be a link out of it.
         """
+        # Orbax takes the path for a pattern when it saves: it would find nothing, or another run's.
+        self.check_path(r'[][*?\\]')
         nearest = self.path
         while not os.path.lexists(nearest) and nearest != nearest.parent:
             nearest = nearest.parent
@@ -180,6 +181,11 @@ class Workdir:
         top = os.path.realpath(self.path)
         for path in (os.path.join(top, name) for name in WRITTEN):
             self._check_part(top, path)  # first, or a link to / would be walked through
+            if os.path.isdir(path) and os.path.basename(path) not in _FOLDERS:
+                raise UserError(
+                    f'{self} holds a folder {os.path.basename(path)!r}, where a run writes a file: '
+                    'remove it, or choose another folder.'
+                )
             for parent, folders, files in os.walk(path):
                 for name in (*folders, *files):
                     self._check_part(top, os.path.join(parent, name))

@@ -212,3 +212,8 @@ def test_weights_fit_whatever_they_are_trained_with():
         train=TrainConfig(seed=1),
     )
     assert Config().model_differences(other) == []
+
+
+def test_a_section_whose_name_is_no_text_is_not_a_field():
+    with pytest.raises(UserError, match='1 is not a field of the config'):
+        Config.from_mapping({1: 2})

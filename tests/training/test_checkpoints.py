@@ -373,3 +373,21 @@ def test_a_pipe_in_a_checkpoint_is_damage_and_not_waited_for(tmp_path, caplog):
     manager = Checkpoints(tmp_path / 'c', read_only=True)
     assert manager.average(manager.ranked())[1] == [1]
     assert 'manifest.ocdbt is not a file' in caplog.text
+
+
+def test_a_checkpoint_of_another_step_than_its_name_is_damaged(tmp_path, caplog):
+    save(tmp_path / 'c', [1, 2])
+    (tmp_path / 'c' / '2').rename(tmp_path / 'c' / '3')
+    assert same(Checkpoints(tmp_path / 'c').restore_latest(state(0)), state(1))
+    assert 'it is of step 2' in caplog.text
+
+
+def test_damage_in_two_checkpoints_puts_both_aside(tmp_path):
+    save(tmp_path / 'c', [1, 2, 3])
+    for step in ('2', '3'):
+        (tmp_path / 'c' / step / 'params' / '_METADATA').write_text('[]')
+        (tmp_path / 'c' / step / '_CHECKPOINT_METADATA').write_text('{"item_handlers": -1}')
+    (tmp_path / 'c' / '1' / '_CHECKPOINT_METADATA').write_text('{"item_handlers": {}}')
+    manager = Checkpoints(tmp_path / 'c')
+    assert same(manager.restore_latest(state(0)), state(1))
+    assert manager.steps() == [1]

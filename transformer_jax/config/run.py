@@ -122,7 +122,7 @@ class Config:
                 check_key(f'{section}.{name}')
             values[section] = section_class(**dict(given.items()))
         for section in mapping:
-            check_key(section)
+            check_key(str(section))
         return cls(**values)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:

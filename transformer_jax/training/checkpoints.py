@@ -77,9 +77,13 @@ class Checkpoints:
                 lightweight_initialize=True,
             )
         )
-        self._manager = ocp.CheckpointManager(
+        self._options = options
+        self._manager = self._opened()
+
+    def _opened(self) -> ocp.CheckpointManager:
+        return ocp.CheckpointManager(
             self.directory,
-            options=options,
+            options=self._options,
             item_handlers={
                 **{item: _array_handler() for item in ('params', 'ema', 'rest')},
                 'checksums': ocp.JsonCheckpointHandler(),
@@ -180,6 +184,8 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 restored = self._restore(step, **wanted)
+                if int(restored['rest']['step']) != step:
+                    raise _Mismatch(f'it is of step {int(restored["rest"]["step"])}')
             except Exception as error:  # orbax and tensorstore raise many kinds
                 self._check_in_reach(step, error)
                 damaged[step] = first_line(error)
@@ -236,7 +242,9 @@ class Checkpoints:
             folder.mkdir(exist_ok=True)
             shutil.move(self.directory / str(step), aside)
         processes.wait_for_all(f'damaged checkpoint of step {step}')
-        self._manager.reload()
+        # Not by its own `reload`, which fails at damaged metadata of any other checkpoint.
+        self._manager.close()
+        self._manager = self._opened()
 
     def ranked(self, which: str = 'latest') -> list[int]:
         """Steps of checkpoints, the 'latest' first, or of those with dev BLEU, the 'best' first.
