@@ -148,11 +148,10 @@ def test_a_name_does_not_promise_what_is_not_in_the_file(run_command, workdir, t
 def test_a_pipe_that_nobody_reads_any_more():
     reading, writing = os.pipe()
     with contextlib.ExitStack() as stack, os.fdopen(writing):
-        output = translate._Output(f'/dev/fd/{writing}', stack)
+        output = translate._open_output(f'/dev/fd/{writing}', stack)
         os.close(reading)
-        output.write('a')
         with pytest.raises(UserError, match=r'cannot be written \(Broken pipe\): choose another'):
-            output.commit()
+            output.write(['x'], ['a'], 0)
 
 
 def test_stdout_by_its_name_may_be_a_pipe(run_command, workdir):
@@ -166,19 +165,22 @@ def test_stdout_by_its_name_may_be_a_pipe(run_command, workdir):
 
 def test_an_output_is_one_line_whatever_is_in_it(tmp_path):
     with contextlib.ExitStack() as stack:
-        output = translate._Output(str(tmp_path / 'out'), stack)
-        output.write('a\rb\nc')
+        output = translate._open_output(str(tmp_path / 'out'), stack)
+        output.begin(None, '')
+        output.write(['x'], ['a\rb\nc'], 0)
         output.commit()
     assert (tmp_path / 'out').read_bytes() == b'a b c\n'
 
 
 def test_a_second_command_that_writes_the_same_file_is_refused(tmp_path):
     with contextlib.ExitStack() as stack:
-        first = translate._Output(str(tmp_path / 'out'), stack)
+        first = translate._open_output(str(tmp_path / 'out'), stack)
         (tmp_path / 'out.partial.json').write_text('{}')
         with pytest.raises(UserError, match='is being written by another command'):
-            translate._Output(str(tmp_path / 'out'), stack)
-        first.write('a')
+            translate._open_output(str(tmp_path / 'out'), stack)
+        (tmp_path / 'out.partial.json').unlink()
+        first.begin(None, '')
+        first.write(['x'], ['a'], 0)
         first.commit()
     assert (tmp_path / 'out').read_text() == 'a\n'
 
@@ -189,7 +191,7 @@ def test_a_file_in_the_way_of_the_partial_one_is_left_be(tmp_path):
         contextlib.ExitStack() as stack,
         pytest.raises(UserError, match=r'out\.partial.* exists already: move it'),
     ):
-        translate._Output(str(tmp_path / 'out'), stack)
+        translate._open_output(str(tmp_path / 'out'), stack)
     assert (tmp_path / 'out.partial').read_text() == "somebody's own"
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -13,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from transformer_jax import command, kept_programs
 from transformer_jax.cache import cache_folder, content_digest, keep_compiled_programs
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _BAR_FROM = 200  # lines that are worth a progress bar
 _MOMENT = 0.02  # seconds without more input, after which the lines so far are translated
 _STATE = {'settings': str, 'input': str, 'output': str, 'lines': int, 'bytes': int, 'cut': int}
+_SKIPPED_AT_ONCE = 4096  # lines
+_BLOCK = 1 << 20  # bytes
 _POLL = 0.2  # seconds between two looks whether a stop was asked for, while no input comes
 
 
@@ -84,21 +87,20 @@ def main(arguments: Sequence[str]) -> None:
         translator = Translator.load(
             flags.workdir, checkpoints=flags.checkpoints, average=flags.average
         )
-        options = {
+        searched = {
             'beam_size': flags.beam_size,
             'length_penalty': flags.length_penalty,
             'max_extra_length': flags.max_extra_length,
             'max_source_length': flags.max_source_length,
-            'n_best': flags.n_best,
-            'sampling': sampling,
         }
+        options = {**searched, 'n_best': flags.n_best, 'sampling': sampling}
         translator.translate([], **options)  # a bad option shows before any output is begun
         _check_output(flags.output, flags.input, flags.workdir)
-        output = _Output(flags.output, stack)
-        # What is written depends on these, and on the lines.
+        output = _open_output(flags.output, stack)
+        # The outputs depend on these, and on the lines.
         settings = options | {'scores': flags.scores, 'steps': translator.steps}
         weights = translator.vocabulary.digest, os.path.realpath(flags.workdir)
-        done = output.begin(lines, content_digest([repr(settings), *weights]))
+        done, cut = output.begin(lines, content_digest([repr(settings), *weights]))
         while True:
             try:
                 chunk = lines.take(_lines_at_once(translator))
@@ -109,16 +111,17 @@ def main(arguments: Sequence[str]) -> None:
                 )
             except Stopped as stopped:
                 raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
+            written = []
             for line, outputs in enumerate(results, done + 1):
                 number = f'{line}\t' if flags.n_best > 1 else ''
                 for found in outputs:
                     score = f'{found.score:.4f}\t' if flags.scores else ''
-                    output.write(f'{number}{score}{found.text}')
+                    written.append(f'{number}{score}{found.text}')
+            cut += sum(best.cut for outputs in results for best in outputs[:1])
+            output.write(chunk, written, cut)
             done += len(chunk)
-            output.cut += sum(best.cut for outputs in results for best in outputs[:1])
-            output.remember(chunk)
         output.commit()
-        warn_of_cut_outputs(output.cut, done, translator.decode_config(**_searched(options)))
+        warn_of_cut_outputs(cut, done, translator.decode_config(**searched))
 
 
 def _lines_at_once(translator: 'Translator') -> int:
@@ -127,7 +130,7 @@ def _lines_at_once(translator: 'Translator') -> int:
 
 
 def _check_output(output: str | None, source: str | None, workdir: str) -> None:
-    """A UserError if the output would take the place of the input, or of a file of the run."""
+    """Raises a UserError if the output would replace the input, or a file of the run."""
     if output is None:
         return
     place = os.path.realpath(user_path(output, '--output'))
@@ -140,10 +143,6 @@ def _check_output(output: str | None, source: str | None, workdir: str) -> None:
     is_file = source is not None and os.path.isfile(source)
     if is_file and place == os.path.realpath(user_path(source, '--input')):
         raise UserError(f'--output={output!r} is the input as well: choose another name.')
-
-
-def _searched(options: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in options.items() if k not in ('n_best', 'sampling')}
 
 
 class _File:
@@ -202,72 +201,137 @@ class _Stdin:
             self._lines.append(b''.join(self._rest))
 
 
-class _Output:
-    """Lines out; a file gets its name when it is whole, so that an error leaves an old one be.
+def _open_output(path: str | None, stack: contextlib.ExitStack) -> '_Stream | _ResumableFile':
+    """Returns where outputs go: stdout, or a file that `stack` closes.
 
-    Until then, what is done is in `NAME.partial`, and `NAME.partial.json` says of which lines and
-    which command that is, so that the same command goes on from there.
+    Raises:
+      UserError: if nothing can be written there.
+    """
+    if path is None:
+        if sys.stdout is None:
+            raise UserError('there is no stdout to write: name a file with --output.')
+        return _Stream('stdout', sys.stdout)
+    name = f'--output={path!r}'
+    place = user_path(path, '--output')
+    if os.path.isdir(place):
+        raise UserError(f'{name} is a folder: name a file.')
+    text_file = TextFile('--output', place)
+    text_file.check_writing()
+    with _failures(name):
+        if not os.path.exists(place) or os.path.isfile(place):
+            return _ResumableFile(name, text_file, stack)
+        # A pipe or a device takes lines as they come; a new file would take its place.
+        file = stack.enter_context(place.open('wb'))
+        compressing = stack.enter_context(text_file.compressing(file))
+        text = io.TextIOWrapper(compressing, encoding='utf-8', newline='\n')
+        return _Stream(name, stack.enter_context(text))
 
-    Attributes:
-      cut: how many outputs were cut so far.
+
+@contextlib.contextmanager
+def _failures(name: str, file: IO[Any] | None = None) -> Iterator[None]:
+    """A context in which an output that cannot be written becomes a UserError."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and name == 'stdout':
+            raise  # as of all commands: whoever reads it has enough
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()  # or what it still holds would fail once more, at exit
+        raise UserError(
+            f'{name} cannot be written ({error.strerror}): choose another place.'
+        ) from error
+
+
+def _one_line(text: str) -> str:
+    return re.sub('[\r\n]', ' ', text) + '\n'
+
+
+class _Stream:
+    """Outputs that are written as they come, to stdout, a pipe or a device."""
+
+    def __init__(self, name: str, file: TextIO):
+        self._name, self._file = name, file
+
+    def begin(self, lines: _File | _Stdin, settings: str) -> tuple[int, int]:
+        """As `_ResumableFile.begin`: nothing is done yet."""
+        del lines, settings
+        return 0, 0
+
+    def write(self, chunk: Sequence[str], outputs: Sequence[str], cut: int) -> None:
+        """Writes the outputs of the next lines; see `_ResumableFile.write`."""
+        del chunk, cut
+        with _failures(self._name, self._file):
+            self._file.writelines(map(_one_line, outputs))
+            self._file.flush()
+
+    def kept(self) -> str:
+        """As `_ResumableFile.kept`: nothing is kept."""
+        return ''
+
+    def commit(self) -> None:
+        """Ends the output, unless it is stdout, which others may write to."""
+        if self._name != 'stdout':
+            with _failures(self._name, self._file):
+                self._file.close()
+
+
+class _ResumableFile:
+    """A file of outputs that gets its name when it is complete, so that an error keeps an old one.
+
+    Until then `NAME.partial` has the outputs so far. `NAME.partial.json` says which lines and which
+    command they are of, so that the same command goes on from there.
     """
 
-    def __init__(self, path: str | None, stack: contextlib.ExitStack):
-        self._name = 'stdout' if path is None else f'--output={path!r}'
-        self._file, self._stack = None, stack.enter_context(contextlib.ExitStack())
-        self._partial: Path | None = None
-        self.cut, self._lines = 0, 0
-        self._digest, self._written = (hashlib.blake2b(digest_size=16) for _ in range(2))
-        self._begun = False
-        if path is None:
-            if sys.stdout is None:
-                raise UserError('there is no stdout to write: name a file with --output.')
-            self._file = sys.stdout
-            return
-        place = user_path(path, '--output')
-        if os.path.isdir(place):
-            raise UserError(f'{self._name} is a folder: name a file.')
-        self._text = TextFile('--output', place)
-        self._text.check_writing()
-        with self._failures():
-            # A pipe or a device takes lines as they come; a new file would take its place.
-            if os.path.exists(place) and not os.path.isfile(place):
-                file = self._stack.enter_context(place.open('wb'))
-                self._file = self._stack.enter_context(self._text.compressing(file))
-                return
-            # A link stays one, and what it leads to is written.
-            self._place = Path(os.path.realpath(place))
-            self._partial = self._place.with_name(f'{self._place.name}.partial')
-            self._state = self._place.with_name(f'{self._partial.name}.json')
-            if os.path.lexists(self._partial) and not os.path.isfile(self._state):
-                raise UserError(
-                    f'{self._name} is written as {str(self._partial)!r} until it is whole, and '
-                    'that exists already: move it, or choose another --output.'
-                )
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            opened = os.fdopen(os.open(self._partial, flags, 0o666), 'r+b')
-            self._file = self._stack.enter_context(opened)
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(
-                    f'{self._name} is being written by another command: wait for it, or choose '
-                    'another --output.'
-                ) from error
-        self._stack.callback(self._leave)
+    def __init__(self, name: str, text_file: TextFile, stack: contextlib.ExitStack):
+        """Opens the partial file.
 
-    def begin(self, lines: _File | _Stdin, settings: str) -> int:
-        """Skips the lines that an earlier command has done, and returns how many.
+        Args:
+          name: what messages call the file.
+          text_file: to be written.
+          stack: closes the partial file, and removes it if no line is done.
+
+        Raises:
+          UserError: if somebody else's file has its name, or another command writes it.
+          OSError: if it cannot be opened.
+        """
+        self._name, self._text_file = name, text_file
+        # A link stays one, and what it leads to is written.
+        self._place = Path(os.path.realpath(text_file.path))
+        self._partial = self._place.with_name(f'{self._place.name}.partial')
+        self._state = self._place.with_name(f'{self._partial.name}.json')
+        self._lines, self._is_ours = 0, False
+        self._input, self._output = (hashlib.blake2b(digest_size=16) for _ in range(2))
+        if os.path.lexists(self._partial) and not os.path.isfile(self._state):
+            raise UserError(
+                f'{name} is written as {str(self._partial)!r} until it is complete, and that '
+                'exists already: move it, or choose another --output.'
+            )
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        opened = os.fdopen(os.open(self._partial, flags, 0o666), 'r+b')
+        self._file = stack.enter_context(opened)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f'{name} is being written by another command: wait for it, or choose another '
+                '--output.'
+            ) from error
+        stack.callback(self._remove_if_empty)
+
+    def begin(self, lines: _File | _Stdin, settings: str) -> tuple[int, int]:
+        """Skips the lines whose outputs an earlier command has written.
 
         Args:
           lines: to be translated.
-          settings: a digest of all else that what is written depends on.
+          settings: a digest of all else that the outputs depend on.
+
+        Returns:
+          How many lines were skipped, and how many of their outputs were cut.
 
         Raises:
-          UserError: if the earlier command was another one.
+          UserError: if the partial file is of another command, or was changed.
         """
-        if self._partial is None:
-            return 0
         self._settings = settings
         done = None
         with contextlib.suppress(OSError, ValueError):
@@ -282,83 +346,69 @@ class _Output:
         if done is None or size < done['bytes']:
             if done is not None:
                 print(f'{self._partial} has lost lines: beginning anew.', file=STDERR)
-            self._begun = True
+            self._is_ours = True
             self._file.truncate(0)
-            return 0
+            return 0, 0
         if done['settings'] == settings:
             while self._lines < done['lines']:
-                chunk = lines.take(min(1 << 12, done['lines'] - self._lines))
+                chunk = lines.take(min(_SKIPPED_AT_ONCE, done['lines'] - self._lines))
                 if not chunk:
                     break
                 self._count(chunk)
-        if done['input'] != self._digest.hexdigest():
+        if done['input'] != self._input.hexdigest():
             raise UserError(
-                f'{str(self._partial)!r} is what is done of another command (other lines, '
-                f'flags or checkpoints): remove it and {self._state.name!r} to begin anew, or '
-                'choose another --output.'
+                f'{str(self._partial)!r} is what is done of another command (other lines, flags or '
+                f'checkpoints): remove it and {self._state.name!r} to begin anew, or choose '
+                'another --output.'
             )
-        for start in range(0, done['bytes'], 1 << 20):
-            self._written.update(self._file.read(min(1 << 20, done['bytes'] - start)))
-        if done['output'] != self._written.hexdigest():
+        for start in range(0, done['bytes'], _BLOCK):
+            self._output.update(self._file.read(min(_BLOCK, done['bytes'] - start)))
+        if done['output'] != self._output.hexdigest():
             raise UserError(
                 f'{str(self._partial)!r} has been changed since it was written: remove it and '
                 f'{self._state.name!r} to begin anew, or choose another --output.'
             )
-        self._begun, self.cut = True, done['cut']
-        with self._failures():
+        self._is_ours = True
+        with _failures(self._name, self._file):
+            # A command that was killed may have written more than it has noted.
             self._file.truncate(done['bytes'])
             self._file.seek(0, os.SEEK_END)
         print(f'Going on after line {self._lines:,}, from {self._partial}.', file=STDERR)
-        return self._lines
+        return self._lines, done['cut']
 
     def _count(self, chunk: Sequence[str]) -> None:
         self._lines += len(chunk)
         for line in chunk:
-            self._digest.update(line.encode() + b'\n')
+            self._input.update(line.encode() + b'\n')
 
-    @contextlib.contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, BrokenPipeError) and self._file is sys.stdout:
-                raise  # as of all commands: whoever reads it has enough
-            if self._file is not None:
-                with contextlib.suppress(OSError):
-                    self._file.close()  # or what it still holds would fail once more, at exit
-            raise UserError(
-                f'{self._name} cannot be written ({error.strerror}): choose another place.'
-            ) from error
+    def write(self, chunk: Sequence[str], outputs: Sequence[str], cut: int) -> None:
+        """Writes the outputs of the next lines, and notes that they are written.
 
-    def write(self, line: str) -> None:
-        text = re.sub('[\r\n]', ' ', line) + '\n'
-        with self._failures():
-            self._file.write(text if self._file is sys.stdout else text.encode())
-        self._written.update(text.encode())
-
-    def remember(self, chunk: Sequence[str]) -> None:
-        """Notes that the outputs of the next lines, `chunk`, are written."""
-        with self._failures():
+        Args:
+          chunk: the lines.
+          outputs: a line each.
+          cut: how many outputs were cut so far.
+        """
+        text = ''.join(map(_one_line, outputs)).encode()
+        self._output.update(text)
+        self._count(chunk)
+        with _failures(self._name, self._file):
+            self._file.write(text)
             self._file.flush()
-            if self._partial is None:
-                return
-            self._count(chunk)
+            state = {
+                'settings': self._settings,
+                'input': self._input.hexdigest(),
+                'output': self._output.hexdigest(),
+                'lines': self._lines,
+                'bytes': self._file.tell(),
+                'cut': cut,
+            }
             with written_whole(self._state) as file:
-                json.dump(
-                    {
-                        'settings': self._settings,
-                        'input': self._digest.hexdigest(),
-                        'output': self._written.hexdigest(),
-                        'cut': self.cut,
-                        'lines': self._lines,
-                        'bytes': self._file.tell(),
-                    },
-                    file,
-                )
+                json.dump(state, file)
 
     def kept(self) -> str:
-        """What a stopped command says of that which is done."""
-        if self._partial is None or not self._lines:
+        """Returns the end of what a stopped command says: what is done, and where it is."""
+        if not self._lines:
             return ''
         return (
             f': {self._lines:,} lines are done, in {self._partial}; the same command goes on from '
@@ -367,26 +417,23 @@ class _Output:
 
     def commit(self) -> None:
         """Gives the file its name."""
-        with self._failures():
+        with _failures(self._name, self._file):
             self._file.flush()
-            if self._partial is not None:
-                if self._text.is_compressed:
-                    self._file.seek(0)
-                    with (
-                        written_whole(self._place, 'wb') as whole,
-                        self._text.compressing(whole) as file,
-                    ):
-                        shutil.copyfileobj(self._file, file, 1 << 20)
-                    self._partial.unlink()
-                else:
-                    os.replace(self._partial, self._place)
-                self._state.unlink(missing_ok=True)
-                self._begun = False
-            self._stack.close()
+            if self._text_file.is_compressed:
+                self._file.seek(0)
+                with (
+                    written_whole(self._place, 'wb') as whole,
+                    self._text_file.compressing(whole) as file,
+                ):
+                    shutil.copyfileobj(self._file, file, _BLOCK)
+                self._partial.unlink()
+            else:
+                os.replace(self._partial, self._place)
+            self._state.unlink(missing_ok=True)
+            self._is_ours = False
 
-    def _leave(self) -> None:
-        """Removes a file in which no line is done; others are gone on with."""
-        if self._begun and not self._lines:
+    def _remove_if_empty(self) -> None:
+        if self._is_ours and not self._lines:
             self._partial.unlink(missing_ok=True)
 
 
