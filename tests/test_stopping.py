@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from transformer_jax.stopping import Stopped, StopSignals, check
+from transformer_jax.stopping import Stopped, StopSignals, stop_if_requested
 
 
 def send(number):
@@ -18,11 +18,11 @@ def send(number):
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_work_that_asks_stops(number):
     with StopSignals():
-        check()
+        stop_if_requested()
         send(number)
         with pytest.raises(Stopped, match=f'Stopped by {number.name}'):
-            check()
-    check()  # the wish ends with the work
+            stop_if_requested()
+    stop_if_requested()  # the wish ends with the work
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
@@ -88,7 +88,7 @@ command.run(main)
     [
         'while True: pass',
         'time.sleep(60)',  # as a call of a library that Python cannot interrupt
-        'while True: stopping.check(); time.sleep(0.01)',
+        'while True: stopping.stop_if_requested(); time.sleep(0.01)',
     ],
 )
 def test_a_command_ends_whatever_it_is_at(work, number):

@@ -20,7 +20,7 @@ from transformer_jax.data.prepare import prepare
 from transformer_jax.errors import UserError
 from transformer_jax.metrics import read_metrics
 from transformer_jax.preflight import Compilations
-from transformer_jax.stopping import Stopped, check
+from transformer_jax.stopping import Stopped, stop_if_requested
 from transformer_jax.trainer import train
 from transformer_jax.training.checkpoints import Checkpoints
 from transformer_jax.translator import load_trained
@@ -347,7 +347,9 @@ def test_a_stop_in_an_evaluation_saves_the_step_and_puts_the_evaluation_off(
 ):
     with monkeypatch.context() as patch:
         patch.setattr(
-            trainer, 'score', lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM) or check()
+            trainer,
+            'score',
+            lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM) or stop_if_requested(),
         )
         config = tiny(train={'eval_every': step, 'checkpoint_every': 3})
         with pytest.raises(Stopped, match=f'Stopped by SIGTERM after step {step}'):

@@ -385,7 +385,7 @@ def test_outputs_without_a_finite_score_are_named(translator, caplog):
     huge = jax.tree.map(lambda x: jnp.full_like(x, 1e38), translator.search.params)
     diverged = Translator(translator.config, translator.vocabulary, huge)
     assert diverged(TEXTS[:1]) == ['']
-    assert 'Line 1 stays empty: the scores of its outputs are not finite' in caplog.text
+    assert '1 lines, of which line 1 is the first, stay empty: the scores of' in caplog.text
 
 
 def test_an_output_at_the_limit_is_marked_as_cut(translator):

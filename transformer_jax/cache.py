@@ -52,6 +52,8 @@ def failures_to_cache(folder: Path) -> Iterator[None]:
 def make_folder(folder: Path, mode: int = 0o755) -> None:
     """Makes `folder`, and the folders above it, unless they exist.
 
+    `Path.mkdir` would let others write them where the umask does.
+
     Args:
       folder: to make.
       mode: of `folder`; the umask takes bits away. The folders above it get 0755.

@@ -40,7 +40,7 @@ from transformer_jax.model.layers import compute_dtype
 from transformer_jax.preflight import Program, compile_steps, initial_state
 from transformer_jax.search import Searcher
 from transformer_jax.sharding import shard_whole_batch
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 
 Numbers = dict[str, Any]
 _EOS = 1  # of what is decoded here: any token but padding does
@@ -118,7 +118,7 @@ def start(command: Sequence[str]) -> float:
                 log = Path(folder) / 'run' / 'metrics.jsonl'
                 # A run with train.init_from measures dev before step 1.
                 while not any(record['kind'] == 'train' for record in read_metrics(log)):
-                    check()
+                    stop_if_requested()
                     if process.poll() is not None:
                         messages.seek(0)
                         last = (messages.read().strip().splitlines() or ['no message'])[-1]

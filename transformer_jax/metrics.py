@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformer_jax.files import parse_json, read_regular, written_whole
+from transformer_jax.files import check_shape, parse_json, read_regular, written_whole
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -102,7 +102,7 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
         try:
             record = parse_json(line, {'step': int, 'kind': str})
             if record['kind'] == 'dev':
-                parse_json(line, {'bleu': float, 'loss': float})
+                check_shape(record, {'bleu': float, 'loss': float})
         except ValueError:
             unreadable += line is not rest
         else:

@@ -24,6 +24,7 @@ from transformer_jax import kept_programs
 from transformer_jax.cache import content_digest, make_folder
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
+from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.files import read_json, written_whole
@@ -40,7 +41,7 @@ from transformer_jax.sharding import (
     row_shards,
     state_shardings,
 )
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 from transformer_jax.training.optimizer import make_optimizer, noam_schedule
 from transformer_jax.training.state import TrainState, init_state
 from transformer_jax.training.step import train_step
@@ -168,6 +169,28 @@ def warn_of_empty_parts(config: Config, buckets: Sequence[Bucket], mesh: Mesh) -
             config.train.accumulate_steps,
             fewest,
             parts,
+        )
+
+
+def warn_of_long_references(data: Data, max_extra_length: int) -> None:
+    """Says how many references are longer than any output of the search may be.
+
+    Args:
+      data: of the run.
+      max_extra_length: most tokens that an output has more than its source.
+    """
+    lengths = {'train': (data.store.source.lengths, data.store.target.lengths)}
+    for name, pairs in (('dev', data.dev), ('test', data.test)):
+        sides = zip(*pairs, strict=True)
+        lengths[name] = [np.array([*map(len, data.vocabulary.encode(side))]) for side in sides]
+    too_long = {k: np.sum(y > x + max_extra_length) for k, (x, y) in lengths.items()}
+    if any(too_long.values()):
+        counts = (f'{too_long[k]:,} of {len(x):,} ({k})' for k, (x, _) in lengths.items())
+        _logger.warning(
+            'References are longer than any output may be, with decode.max_extra_length=%d tokens '
+            'more than the source: %s. Raise it.',
+            max_extra_length,
+            ', '.join(counts),
         )
 
 
@@ -332,13 +355,13 @@ def compile_steps(
         found = {b: pool.submit(kept, b) for b in reversed(buckets)}
         tasks = {}
         for b in found:
-            check()
+            stop_if_requested()
             tasks[pool.submit(compiled, b, found[b].result() or step.lower(*arguments(b)))] = b
         # Not before: they would keep Python from the tracing, and XLA waiting for it.
         rest = [others.submit(task) for task in meanwhile]
         with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
             for task in as_completed(tasks):
-                check()
+                stop_if_requested()
                 result[tasks[task]] = task.result()
                 bar.update()
         for task in rest:

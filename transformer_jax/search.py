@@ -35,7 +35,7 @@ from transformer_jax.sharding import (
     shard_whole_batch,
     state_shardings,
 )
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 
 # Rows of a compiled program: a sentence alone, a few, many. Fewer shapes compile less often.
 _ROWS = (1, 4, 16, 64, 256)
@@ -162,7 +162,7 @@ class Searcher:
         drawn: list[Hypotheses] = []
         lengths = [len(ids) for ids in sentences for _ in range(copies)]
         for rows, length, batch in self._batches(lengths, width):
-            check()
+            stop_if_requested()
             source_BS = np.zeros((rows, length), np.int32)
             numbers_B, draws_B = np.zeros((2, rows), np.int32)
             for row, (k, draw) in enumerate(divmod(item, copies) for item in batch):
@@ -196,7 +196,7 @@ class Searcher:
         decode = decode or self.decode
         batches = self._batches(lengths, decode.beam_size)
         for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
-            check()
+            stop_if_requested()
             arguments = self._arguments(*_empty(rows, length), decode, 1, None)
             self._search(*arguments, f'a line of {length:,} tokens')
 

@@ -1,8 +1,8 @@
 """Stopping on request: SIGTERM and Ctrl-C are noted, and answered where nothing can be lost.
 
 A handler that raises may interrupt an import, a lock or a callback of XLA, and there the exception
-is lost. So a signal is only noted, and long work calls `check` between its parts. A command also
-has a watcher thread, which ends the process where no part ends soon.
+is lost. So a signal is only noted, and long work calls `stop_if_requested` between its parts. A
+command also has a watcher thread, which ends the process if no part ends soon.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from transformer_jax.files import remove_unfinished
 RESTART_EXIT_CODE = 75
 INTERRUPTED_EXIT_CODE = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_GRACE = 3.0  # seconds that work has to come to its next `check`
+_GRACE = 3.0  # seconds in which work must come to its next `stop_if_requested`
 _POLL = 0.05  # seconds
 
 
@@ -36,7 +36,7 @@ _deferred = 0
 _watched = False
 
 
-def check() -> None:
+def stop_if_requested() -> None:
     """Raise `Stopped` if a stop was asked for. Long work calls this between its parts."""
     if _asked is not None:
         raise Stopped(f'Stopped by {_asked.name}.')
@@ -45,8 +45,8 @@ def check() -> None:
 def answer_signals() -> None:
     """Make this process answer SIGTERM and Ctrl-C, in every phase, until its end.
 
-    The first signal has the work end at its next `check`, or ends the process with
-    `RESTART_EXIT_CODE` if that does not come within seconds. A second Ctrl-C ends it at once.
+    The first signal makes the work end at its next `stop_if_requested`. If that does not come
+    within seconds, it ends the process with `RESTART_EXIT_CODE`. A second Ctrl-C ends it at once.
 
     Commands call this first. It is not for notebooks, whose kernel is the process.
     """
@@ -63,9 +63,9 @@ def answer_signals() -> None:
 
 
 def end_at_once(code: int) -> None:
-    """End a process that answers signals, without waiting for its threads; return in any other.
+    """End a process that answers signals without waiting for its threads; else return.
 
-    One of them may import TensorFlow for many seconds.
+    A thread may import TensorFlow, which takes many seconds.
     """
     if _watched:
         os._exit(code)
@@ -75,7 +75,8 @@ def ignore_signals() -> None:
     """Have a process that answers signals end with its own exit code, now that all is done."""
     if _watched:
         for number in _SIGNALS:
-            # Else Python would put the system's answer in the handlers' place before it ends.
+            # Because Python restores the default handlers before it ends, a signal that comes late
+            # would change the exit code.
             signal.signal(number, signal.SIG_IGN)
 
 

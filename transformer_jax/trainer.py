@@ -33,6 +33,7 @@ from transformer_jax.preflight import (
     initial_state,
     known_speed,
     warn_of_empty_parts,
+    warn_of_long_references,
     warn_of_normalization,
 )
 from transformer_jax.preflight import report as preflight_report
@@ -288,26 +289,9 @@ class _Run:
         ):
             self.corpus_loss.check(self.state.weights, pairs, f'the {name} set')
             translator.check([source for source, _ in pairs], beam_size=beam_size)
-        self._warn_of_references_out_of_reach()
+        warn_of_long_references(self.data, self.config.decode.max_extra_length)
         targets = [target for _, target in self.data.dev]
         warn_of_normalization(self.data.vocabulary, targets, self.config.data.target_language)
-
-    def _warn_of_references_out_of_reach(self) -> None:
-        """Says how many references no output can be as long as."""
-        extra, data = self.config.decode.max_extra_length, self.data
-        lengths = {'train': (data.store.source.lengths, data.store.target.lengths)}
-        for name, pairs in (('dev', data.dev), ('test', data.test)):
-            sides = zip(*pairs, strict=True)
-            lengths[name] = [np.array([*map(len, data.vocabulary.encode(x))]) for x in sides]
-        far = {name: np.sum(target > source + extra) for name, (source, target) in lengths.items()}
-        if any(far.values()):
-            counts = (f'{far[name]:,} of {len(x[0]):,} ({name})' for name, x in lengths.items())
-            _logger.warning(
-                'References are longer than any output may be, with decode.max_extra_length=%d '
-                'tokens more than the source: %s. Raise it.',
-                extra,
-                ', '.join(counts),
-            )
 
     def _compile_evaluation(self) -> None:
         """Runs, on nothing, all that an evaluation, a log line and a checkpoint will run."""
@@ -359,22 +343,21 @@ class _Run:
                         except Stopped:  # the run evaluates when it goes on
                             why = self.stop.came()
                     self.checkpoints.save(self.state, scores)
-                    if why or last:
+                    ends = last or (scores is not None and self._out_of_patience())
+                    if why or ends:
                         self.checkpoints.wait()
-                    if why and not last:
+                    if ends:
+                        if not last:
+                            _logger.info(
+                                'Stopping early: dev BLEU has not risen in %d evaluations.',
+                                config.patience,
+                            )
+                        return step
+                    if why:
                         raise Stopped(
                             f'Stopped by {why} after step {step} of {config.steps}, which is '
                             'saved: the same command goes on from there.'
                         )
-                    if scores is not None and self._out_of_patience():
-                        self.checkpoints.wait()
-                        _logger.info(
-                            'Stopping early: dev BLEU has not risen in %d evaluations.',
-                            config.patience,
-                        )
-                        return step
-                if last:
-                    return step
         raise AssertionError('the feed has no end')
 
     def _is_evaluated(self, step: int) -> bool:

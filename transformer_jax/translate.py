@@ -22,7 +22,7 @@ from transformer_jax.data.text_files import TextFile, decoded, without_ends
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.files import read_json, written_whole
 from transformer_jax.progress import STDERR
-from transformer_jax.stopping import Stopped, answer_signals, check
+from transformer_jax.stopping import Stopped, answer_signals, stop_if_requested
 
 # Seconds to import, in which no signal would be answered.
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Stdin:
                 self._read()
             elif self._lines:
                 break
-            check()
+            stop_if_requested()
         chunk = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
         first = self._taken + 1
         self._taken += len(chunk)

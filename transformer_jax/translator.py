@@ -142,7 +142,7 @@ def load_trained(
 
 
 def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[int]) -> None:
-    """A UserError if the weights are not those of the config's model, or not finite."""
+    """Raise a UserError if the weights do not fit the config's model or are not finite."""
 
     def by_name(tree: Any) -> dict[str, Any]:
         leaves = jax.tree_util.tree_leaves_with_path(tree)
@@ -342,6 +342,7 @@ class Translator:
                 lines[n] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
         numbers = [first_line + k for k in full]
         longest = [self.search.output_limit(len(ids), decode) for ids in lines]
+        without: list[int] = []  # numbers of lines without an output
         with progress_bar('Translating', total=len(full), unit=' lines', shown=progress) as bar:
             for index, tokens, scores in self.search(
                 lines, decode, n_best=n_best, sampling=sampling, numbers=numbers
@@ -352,12 +353,15 @@ class Translator:
                     if n == 0 or scores[n] > -np.inf
                 ]
                 if not np.isfinite(scores[0]):
-                    _logger.warning(
-                        'Line %d stays empty: the scores of its outputs are not finite. The model '
-                        'has diverged in training, or its weights are damaged.',
-                        numbers[index],
-                    )
+                    without.append(numbers[index])
                 bar.update()
+        if without:
+            _logger.warning(
+                '%d lines, of which line %d is the first, stay empty: the scores of their outputs '
+                'are not finite. The model has diverged in training, or its weights are damaged.',
+                len(without),
+                min(without),
+            )
         return results
 
     def check(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:

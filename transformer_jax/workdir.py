@@ -62,8 +62,10 @@ WRITTEN = (
     'average.json',
     'lock',
 )
-
-_FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')
+_FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')  # of these
+# Characters with which checkpoints cannot be read, because to TensorStore a backslash is a slash;
+# and cannot be saved, because Orbax takes the path for a pattern.
+_UNREADABLE, _UNWRITABLE = r'\\', r'[][*?\\]'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,13 +139,13 @@ class Workdir:
                 'permissions, or choose another folder.'
             ) from error
 
-    def check_path(self, impossible: str = r'\\') -> None:
-        """Raises a UserError if checkpoints cannot be read at this path, for its characters.
+    def check_path(self, writing: bool = False) -> None:
+        """Raises a UserError if checkpoints cannot be read here because of characters of the path.
 
         Args:
-          impossible: a pattern of what must not be in it. To Tensorstore a backslash is a slash.
+          writing: whether they must be saved here as well.
         """
-        odd = re.search(impossible, str(self.path.absolute()))
+        odd = re.search(_UNWRITABLE if writing else _UNREADABLE, str(self.path.absolute()))
         if odd:
             raise UserError(
                 f'{self} has the character {odd[0]} in its full path, where checkpoints cannot be '
@@ -155,8 +157,7 @@ class Workdir:
 
         What a run writes there must stay there: nothing that it writes may be a link out of it.
         """
-        # Orbax takes the path for a pattern when it saves: it would find nothing, or another run's.
-        self.check_path(r'[][*?\\]')
+        self.check_path(writing=True)
         nearest = self.path
         while not os.path.lexists(nearest) and nearest != nearest.parent:
             nearest = nearest.parent

@@ -22,7 +22,7 @@ from transformer_jax.data.dataset_libraries import HuggingFaceCorpus, TfdsCorpus
 from transformer_jax.data.text_files import FilesCorpus, Pair
 from transformer_jax.errors import UserError
 from transformer_jax.files import read_json, written_whole
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -239,7 +239,7 @@ class HeldOutCorpus:
         best: dict[int, Pair] = {}
         heap: list[int] = []  # the hashes in `best`, negated: heapq knows minima only
         for pair in self._corpus.pairs('train'):
-            check()
+            stop_if_requested()
             source, target = map(self._normalized, pair)
             if not source or not target:
                 continue

@@ -11,7 +11,7 @@ import numpy as np
 from transformer_jax.data.batching import Batch
 from transformer_jax.data.token_store import Sentences, TokenStore, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 
 _CHUNK = 10_000  # sentences drawn with one seed when lengths are planned
 _PLANNED = 2  # draws whose longest is the length that a pair is planned with
@@ -52,7 +52,7 @@ class SampledSegmentation:
 
         def longest(start: int) -> np.ndarray:
             texts = self._texts(side, np.arange(start, min(start + _CHUNK, len(sentences.lengths))))
-            check()
+            stop_if_requested()
             draws = [
                 [len(ids) for ids in self._sample(texts, side, 0, start, k)]
                 for k in range(_PLANNED)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from transformer_jax.config import DataConfig
 from transformer_jax.errors import UserError, did_you_mean, listing, user_path
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 
 Pair = tuple[str, str]
 
@@ -165,7 +165,7 @@ class TextFile:
         count, block = 0, b'\n'
         with self.reading() as file:
             while chunk := file.read(1 << 20):
-                check()
+                stop_if_requested()
                 block = chunk
                 count += chunk.count(b'\n')
         return count + (not block.endswith(b'\n'))

@@ -21,7 +21,7 @@ import numpy as np
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.files import check_shape, partial_path, read_json, remove, remove_leftovers
 from transformer_jax.progress import progress_bar
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 
 _FORMAT = 3
 _PARTS = ('source.tokens', 'source.offsets', 'target.tokens', 'target.offsets')
@@ -176,7 +176,7 @@ def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Voc
         progress_bar('Tokenising', unit=' pairs') as bar,
     ):
         while chunk := list(itertools.islice(pairs, _CHUNK)):
-            check()
+            stop_if_requested()
             encoded = zip(*map(vocabulary.encode, zip(*chunk, strict=True)), strict=True)
             whole = [pair for pair in encoded if all(len(ids) > 1 for ids in pair)]
             empty += len(chunk) - len(whole)

@@ -18,7 +18,7 @@ import numpy as np
 
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.files import read_regular, written_whole
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
@@ -246,7 +246,7 @@ def _noting(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[s
     long = 0
     try:
         for sentence in sentences:
-            check()
+            stop_if_requested()
             # Most are told to be short without being encoded.
             long += 4 * len(sentence) > _LONGEST and len(sentence.encode()) > _LONGEST
             yield sentence

@@ -21,7 +21,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy as policies
 from transformer_jax import processes
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.files import read_json, written_whole
-from transformer_jax.stopping import check
+from transformer_jax.stopping import stop_if_requested
 from transformer_jax.training.state import TrainState
 
 _logger = logging.getLogger('transformer_jax')
@@ -66,7 +66,7 @@ class Checkpoints:
         self._every = every
         self._known_bleu: dict[int, float | None] = {}
         self._kept_a_save = False
-        options = (
+        self._options = (
             # Its own `read_only` warns whoever loads a run that the folder is.
             ocp.CheckpointManagerOptions(create=False, lightweight_initialize=True)
             if read_only
@@ -77,7 +77,6 @@ class Checkpoints:
                 lightweight_initialize=True,
             )
         )
-        self._options = options
         self._manager = self._opened()
 
     def _opened(self) -> ocp.CheckpointManager:
@@ -184,8 +183,8 @@ class Checkpoints:
         for step in reversed(self.steps()):
             try:
                 restored = self._restore(step, **wanted)
-                if int(restored['rest']['step']) != step:
-                    raise _Mismatch(f'it is of step {int(restored["rest"]["step"])}')
+                if (saved := int(restored['rest']['step'])) != step:
+                    raise _Mismatch(f'it is of step {saved}')
             except Exception as error:  # orbax and tensorstore raise many kinds
                 self._check_in_reach(step, error)
                 damaged[step] = first_line(error)
@@ -294,7 +293,7 @@ class Checkpoints:
         for step in steps:
             if len(used) == count:
                 break
-            check()
+            stop_if_requested()
             try:
                 item = self._weights_item(step)
                 params = (
@@ -331,9 +330,7 @@ class Checkpoints:
 
     def _weights_item(self, step: int) -> str:
         """The item to translate with, by what was saved: an average that is lost is damage."""
-        args = ocp.args.Composite(checksums=ocp.args.JsonRestore())
-        self._check_files(step)
-        return 'ema' if 'ema' in self._manager.restore(step, args=args)['checksums'] else 'params'
+        return 'ema' if 'ema' in self._read(step)['checksums'] else 'params'
 
     def wait(self) -> None:
         """Returns when everything is on disk; raises what went wrong on the way."""
@@ -358,22 +355,22 @@ class Checkpoints:
 
     def _restore(self, step: int, **wanted: ocp.args.PyTreeRestore) -> dict[str, Any]:
         """Reads items and holds them against their checksums, which orbax itself does not keep."""
-        args = ocp.args.Composite(checksums=ocp.args.JsonRestore(), **wanted)
-        self._check_files(step)
-        restored = self._manager.restore(step, args=args)
+        restored = self._read(step, **wanted)
         for item in wanted:
             for name, found in checksums(restored[item]).items():
                 if found != restored['checksums'][item][name]:
                     raise _Mismatch(f'its {item}/{name} does not match its checksum')
         return {item: restored[item] for item in wanted}
 
-    def _check_files(self, step: int) -> None:
-        """Raises a ValueError if a checkpoint has a pipe, say, which reading would wait for."""
+    def _read(self, step: int, **wanted: ocp.args.PyTreeRestore) -> Any:
+        """Reads items and their checksums; a pipe, which reading would wait for, is damage."""
         for folder, _, names in os.walk(self.directory / str(step)):
             for name in names:
                 path = Path(folder) / name
                 if not os.path.isfile(path):
                     raise _Mismatch(f'its {path.relative_to(self.directory)} is not a file')
+        args = ocp.args.Composite(checksums=ocp.args.JsonRestore(), **wanted)
+        return self._manager.restore(step, args=args)
 
 
 def _array_handler() -> ocp.PyTreeCheckpointHandler:

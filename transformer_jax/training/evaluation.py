@@ -87,7 +87,7 @@ class LossEvaluator:
         """
         loss = nll = tokens = 0.0
         for batch in self._batches(*self.check(params, pairs)):
-            stopping.check()
+            stopping.stop_if_requested()
             sums = self._sums(params, batch)
             # Fetched one by one, and added in double precision on the host.
             loss, nll, tokens = (
@@ -99,7 +99,7 @@ class LossEvaluator:
         """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
         shapes = {batch['source'].shape: batch for batch in self._batches(*self._encoded(pairs))}
         for batch in shapes.values():
-            stopping.check()
+            stopping.stop_if_requested()
             jax.block_until_ready(self._sums(params, batch))
 
     def check(
