@@ -181,3 +181,10 @@ def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path):
     (tmp_path / 'results.json').mkdir()
     with pytest.raises(UserError, match=r"holds a folder 'results.json', where a run writes a f"):
         Workdir(tmp_path).check_writable()
+
+
+@pytest.mark.parametrize('target', ['tensorboard', 'gone'])
+def test_a_link_that_leads_nowhere_is_refused(tmp_path, target):
+    (tmp_path / 'tensorboard').symlink_to(target)
+    with pytest.raises(UserError, match=r"has a link that leads nowhere \('tensorboard'\): remove"):
+        Workdir(tmp_path).check_writable()

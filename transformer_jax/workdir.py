@@ -203,6 +203,11 @@ class Workdir:
                 f'{self} has a link that leads out of it ({name!r} to {target!r}): put a copy in '
                 'its place or remove it, or choose another folder.'
             )
+        if stat.S_ISLNK(mode) and not os.path.exists(path):
+            raise UserError(
+                f'{self} has a link that leads nowhere ({name!r}): remove it, or choose another '
+                'folder.'
+            )
         if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise UserError(
                 f'{self} holds {name!r}, which is neither a file nor a folder: remove it, or '

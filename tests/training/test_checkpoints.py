@@ -391,3 +391,12 @@ def test_damage_in_two_checkpoints_puts_both_aside(tmp_path):
     manager = Checkpoints(tmp_path / 'c')
     assert same(manager.restore_latest(state(0)), state(1))
     assert manager.steps() == [1]
+
+
+def test_deep_json_in_a_checkpoint_is_damage_and_ends_no_process(tmp_path, caplog):
+    save(tmp_path / 'c', [1, 2])
+    for file in (tmp_path / 'c' / '2' / 'params' / name for name in ('_sharding', '_METADATA')):
+        file.write_text('{"a": ' + '[' * 100_000)
+    manager = Checkpoints(tmp_path / 'c', read_only=True)
+    assert manager.average(manager.ranked())[1] == [1]
+    assert 'is nested too deeply' in caplog.text

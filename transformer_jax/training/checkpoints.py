@@ -351,6 +351,7 @@ class Checkpoints:
             numpy = ocp.RestoreArgs(restore_type=np.ndarray)
             return ocp.args.PyTreeRestore(restore_args=jax.tree.map(lambda _: numpy, metadata.tree))
 
+        self._check_files(step)  # before the metadata is read as well
         return self._restore(step, **{item: as_numpy(item) for item in items or ('params', 'rest')})
 
     def _restore(self, step: int, **wanted: ocp.args.PyTreeRestore) -> dict[str, Any]:
@@ -363,14 +364,30 @@ class Checkpoints:
         return {item: restored[item] for item in wanted}
 
     def _read(self, step: int, **wanted: ocp.args.PyTreeRestore) -> Any:
-        """Reads items and their checksums; a pipe, which reading would wait for, is damage."""
-        for folder, _, names in os.walk(self.directory / str(step)):
-            for name in names:
-                path = Path(folder) / name
-                if not os.path.isfile(path):
-                    raise _Mismatch(f'its {path.relative_to(self.directory)} is not a file')
+        """Reads items and their checksums."""
+        self._check_files(step)
         args = ocp.args.Composite(checksums=ocp.args.JsonRestore(), **wanted)
         return self._manager.restore(step, args=args)
+
+    def _check_files(self, step: int) -> None:
+        """Raises a ValueError for files that Orbax would wait for, or die of.
+
+        These are pipes and devices, and JSON so deep that it overflows the stack.
+        """
+        for folder, _, names in os.walk(self.directory / str(step)):
+            for path in (Path(folder) / name for name in names):
+                name = path.relative_to(self.directory)
+                if not os.path.isfile(path):
+                    raise _Mismatch(f'its {name} is not a file')
+                with path.open('rb') as file:
+                    if file.read(1) not in (b'{', b'['):
+                        continue
+                try:
+                    json.loads(path.read_bytes())
+                except RecursionError:
+                    raise _Mismatch(f'its {name} is nested too deeply') from None
+                except ValueError:
+                    pass  # Orbax says what is wrong with it, if it reads it
 
 
 def _array_handler() -> ocp.PyTreeCheckpointHandler:
