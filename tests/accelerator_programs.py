@@ -55,10 +55,10 @@ def main() -> None:
 
     import jax
 
-    from transformer_jax import command
+    from transformer_jax import command_line
     from transformer_jax.model import layers
 
-    config = command.load_config(flags.config, overrides)
+    config = command_line.load_config(flags.config, overrides)
     # The package asks for the device at hand when it is traced.
     jax.default_backend = lambda: flags.accelerator
     layers._has_cudnn_attention = lambda: flags.accelerator == 'gpu'
@@ -86,7 +86,7 @@ def _devices(accelerator, count):
 
 
 def _say(name, compiled, *arguments):
-    from transformer_jax.memory import needed_memory
+    from transformer_jax.runtime.memory import needed_memory
 
     begin = time.perf_counter()
     needed = max(map(needed_memory, compiled(*arguments)))
@@ -99,8 +99,8 @@ def _step(config, flags, devices, mesh, attention):
 
     from transformer_jax.config import MeshConfig
     from transformer_jax.data.batching import Bucket
-    from transformer_jax.preflight import compile_steps
     from transformer_jax.sharding import make_mesh
+    from transformer_jax.training.preflight import compile_steps
 
     model = dataclasses.replace(config.model, attention_implementation=attention)
     config = dataclasses.replace(config, model=model, mesh=MeshConfig(*map(int, mesh.split('x'))))
@@ -114,10 +114,10 @@ def _search(config, flags, devices, top_k):
     import jax.numpy as jnp
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from transformer_jax import search
+    from transformer_jax.inference import batch_decoder
     from transformer_jax.model import Transformer, in_compute_dtype
-    from transformer_jax.preflight import abstract_state
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
+    from transformer_jax.training.preflight import abstract_state
 
     mesh, vocab_size = make_mesh(devices=devices), config.data.vocab_size
     model = Transformer(config.model, vocab_size, MeshLayout(mesh))
@@ -135,9 +135,9 @@ def _search(config, flags, devices, top_k):
     converted = jax.eval_shape(lambda params: in_compute_dtype(config.model, params), params)
     variables = {'params': like(converted, jax.tree.map(lambda x: x.sharding, params))}
     source, numbers = array(jnp.int32, flags.rows, flags.length), array(jnp.int32, flags.rows)
-    start = search._start.lower(variables, source, model=model)
+    start = batch_decoder._start.lower(variables, source, model=model)
     started = start.compile()
-    found = search._search.lower(
+    found = batch_decoder._search.lower(
         variables,
         like(start.out_info, started.output_shardings),
         source,
@@ -152,7 +152,7 @@ def _search(config, flags, devices, top_k):
         beam_size=config.decode.beam_size,
         max_extra_length=config.decode.max_extra_length,
         n_best=1,
-        sampling=None if top_k is None else search.Sampling(top_k=top_k),
+        sampling=None if top_k is None else batch_decoder.Sampling(top_k=top_k),
     )
     return [started, found.compile()]
 

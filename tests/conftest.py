@@ -43,11 +43,11 @@ def _own_cache(shared_folder):
 @pytest.fixture(scope='module')
 def programs_kept():
     """Has a module's runs find one another's programs without tracing them, as commands do."""
-    from transformer_jax import kept_programs
+    from transformer_jax.runtime import program_cache
 
-    kept_programs.keep()
+    program_cache.keep()
     yield
-    kept_programs.keep(False)
+    program_cache.keep(False)
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,9 @@ def run_of(shared_folder):
 
     The others share it: whoever is to write to it, or to hold its lock, takes a copy.
     """
-    from transformer_jax.trainer import train  # here, since it takes seconds that few tests need
+    from transformer_jax.training.trainer import (
+        train,  # here, since it takes seconds that few tests need
+    )
 
     def once(name, config):
         folder = shared_folder / name
@@ -121,7 +123,7 @@ def translator(workdir):
 @pytest.fixture
 def run_command(monkeypatch, capsys, tmp_path_factory):
     """Runs a command's module in this process; returns its exit code, stdout and stderr."""
-    from transformer_jax import command
+    from transformer_jax import command_line
 
     def run(module, *arguments, stdin=b'', terminal=False):
         monkeypatch.setattr('sys.argv', ['command', *map(str, arguments)])
@@ -131,7 +133,7 @@ def run_command(monkeypatch, capsys, tmp_path_factory):
         monkeypatch.setattr(sys.stdin, 'isatty', lambda: terminal)
         code = 0
         try:
-            command.run(module.main)
+            command_line.run(module.main)
         except SystemExit as exit_:
             code = exit_.code
         return code, *capsys.readouterr()

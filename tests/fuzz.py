@@ -8,7 +8,6 @@ the seed and N alone: --seed=S --case=N runs it again. tests/test_fuzz.py runs a
 import argparse
 import contextlib
 import faulthandler
-import importlib
 import io
 import multiprocessing
 import os
@@ -27,7 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from fuzz_cases import KINDS, Case, make_good_files
+from fuzz_cases import KINDS, Case, command_module, make_good_files
 
 _LIMIT = 30.0  # seconds until a case counts as hung, on a machine with nothing else to do
 _MEMORY = 6 * 2**30  # bytes from which it does, too: there is no end to what /dev/zero holds
@@ -154,11 +153,12 @@ def _work(connection: Connection, folder: Path, seed: int) -> None:
     log = (folder / f'{os.getpid()}.log').open('w')
     os.dup2(log.fileno(), 2)  # what libraries print
     faulthandler.enable(log)
-    from transformer_jax import benchmark, kept_programs
+    from transformer_jax.benchmark import __main__ as benchmark
     from transformer_jax.data import dataset_libraries
+    from transformer_jax.runtime import program_cache
 
-    kept_programs.keep()  # as commands do
-    kept_programs.not_with_jax = lambda: None
+    program_cache.keep()  # as commands do
+    program_cache.not_with_jax = lambda: None
     dataset_libraries._reachable = lambda urls: False
     benchmark._SECONDS, benchmark._ROWS, benchmark._BEAMS = 0.01, (1,), (1,)
     benchmark.measure.start = lambda flags: 0.0
@@ -186,16 +186,16 @@ def _succeed(case: Case) -> None:
 
 
 def _outcome(case: Case) -> Outcome:
-    """Runs a command as `transformer_jax.command.run` does."""
+    """Runs a command as `transformer_jax.command_line.run` does."""
     from transformer_jax.errors import UserError
-    from transformer_jax.stopping import Stopped
+    from transformer_jax.runtime.signals import Stopped
 
     Path('stdin').write_bytes(case.stdin)
     stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.FileIO('stdin'))
     stdout = io.TextIOWrapper(io.BytesIO(), encoding='utf-8')
     try:
         with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()):
-            importlib.import_module(f'transformer_jax.{case.command}').main(case.arguments)
+            command_module(case.command).main(case.arguments)
     except UserError as error:
         said = str(error)
         clear = said.isprintable() and len(said) <= _LONGEST and re.search("['=.-]", said)

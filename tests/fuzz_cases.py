@@ -282,10 +282,16 @@ def _defaults() -> dict[str, Any]:
     return {f'{section}.{x}': value for section, fields in sections for x, value in fields.items()}
 
 
+def command_module(command: str) -> Any:
+    """The module that has the `main` of a command."""
+    name = 'benchmark.__main__' if command == 'benchmark' else command
+    return importlib.import_module(f'transformer_jax.{name}')
+
+
 @functools.cache
 def _flags_of(command: str) -> list[str]:
     """The flags that a command's own help names."""
-    module = importlib.import_module(f'transformer_jax.{command}')
+    module = command_module(command)
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         module.main(['--help'])
     return re.findall(r'^  --(\w+)', text.getvalue(), flags=re.MULTILINE)

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from tiny_run import config_file, on_devices, remembered, tiny
 
+from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import TrainConfig
 from transformer_jax.data import phrasebook
-from transformer_jax.training.checkpoints import Checkpoints
 
 _POLL = 0.002  # seconds
 _LATEST = 240.0  # seconds until a command that gets no signal must have ended

@@ -11,11 +11,12 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax import average, evaluate
+from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.errors import UserError
-from transformer_jax.trainer import train
-from transformer_jax.training.checkpoints import Checkpoints
-from transformer_jax.translator import Translator, load_trained
-from transformer_jax.workdir import Workdir
+from transformer_jax.inference.load import load_trained
+from transformer_jax.storage.workdir import Workdir
+from transformer_jax.training.trainer import train
+from transformer_jax.translator import Translator
 
 
 def test_the_mean_of_named_checkpoints_translates_like_them(run_command, workdir, tmp_path):
@@ -65,7 +66,7 @@ def test_the_mean_of_a_model_in_bfloat16_is_written_in_float32(run_command, work
         (['--steps', 'all'], "--steps='all' must be numbers of steps"),
         (['--steps', '9' * 5000], 'must be numbers of steps'),
         (['--steps', '60', '--average', 'best'], '--steps names the checkpoints'),
-        (['--checkpoints', '0'], 'checkpoints=0 must be from 1 to 1,000,000'),
+        (['--checkpoints', '0'], 'checkpoints=0 must be a whole number from 1 to 1,000,000'),
     ],
 )
 def test_a_mistake(run_command, workdir, tmp_path, arguments, sentence):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_jax.command import load_config
+from transformer_jax.command_line import load_config
 from transformer_jax.config import Config
 
 CONFIGS = Path(__file__).parent.parent / 'configs'

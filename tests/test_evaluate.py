@@ -7,7 +7,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax import evaluate
-from transformer_jax.workdir import Workdir
+from transformer_jax.storage.workdir import Workdir
 
 
 def changed_run(workdir, folder, change):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_jax import command, main
+from transformer_jax import command_line, main
 
 CONFIG = """
 from transformer_jax.config import Config
@@ -110,7 +110,7 @@ def fails(run_command):
 )
 def test_a_bad_flag(fails, corpus, flag, sentence):
     if sentence is None:
-        assert command.load_config('config.py', [flag]).model.d_model == 10
+        assert command_line.load_config('config.py', [flag]).model.d_model == 10
         return
     said = fails('--config=config.py', '--workdir=run', flag)
     assert sentence in said
@@ -167,7 +167,7 @@ def test_a_workdir_that_is_not_writable(fails, corpus, monkeypatch):
 
 def test_a_cache_that_cannot_be_written(fails, corpus):
     said = fails('--config=config.py', '--config.data.cache_dir=train.en')
-    assert said.startswith("the cache 'train.en' cannot be written (")
+    assert said.startswith("'train.en' in the cache cannot be replaced (File exists): remove it")
     assert 'data.cache_dir or $TRANSFORMER_JAX_CACHE' in said
 
 

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 
-from transformer_jax.benchmark import collective_bytes
+from transformer_jax.benchmark.__main__ import collective_bytes
 from transformer_jax.config import Config, MeshConfig, ModelConfig, OptimizerConfig
 from transformer_jax.errors import UserError
-from transformer_jax.model import Transformer, output
+from transformer_jax.model import Transformer, embedder
 from transformer_jax.sharding import (
     MeshLayout,
     batch_sharding,
@@ -40,7 +40,7 @@ MESHES = {
 def _logits_in_parts():
     """Of one row a device, so that there are parts on every mesh."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output, '_positions_at_once', lambda d_model: 12)
+        patch.setattr(embedder, '_positions_at_once', lambda d_model: 12)
         yield
 
 

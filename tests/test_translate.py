@@ -13,7 +13,7 @@ from tiny_run import TEXTS
 
 from transformer_jax import translate
 from transformer_jax.errors import UserError
-from transformer_jax.stopping import Stopped
+from transformer_jax.runtime.signals import Stopped
 from transformer_jax.translator import Sampling, Translator
 
 
@@ -269,7 +269,7 @@ def test_a_partial_file_that_has_lost_lines_is_begun_anew_and_said(
     (stopped / 'out.gz.partial').write_text('')
     code, _, err = run_command(translate, *_arguments(workdir, stopped))
     assert code == 0
-    assert 'has lost lines: beginning anew' in err
+    assert 'was changed: beginning anew' in err
     written = gzip.decompress((stopped / 'out.gz').read_bytes()).decode()
     assert written.splitlines() == translator(LINES)
 

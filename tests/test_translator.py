@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 from tiny_run import TEXTS
 
-from transformer_jax import memory, search
+from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config, DataConfig, DecodeConfig, MeshConfig, ModelConfig
 from transformer_jax.data import phrasebook
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.inference import batch_decoder
+from transformer_jax.inference.load import load_trained
 from transformer_jax.model import Transformer
+from transformer_jax.runtime import memory
 from transformer_jax.sharding import make_mesh
-from transformer_jax.training.checkpoints import Checkpoints
-from transformer_jax.translator import Sampling, Translation, Translator, load_trained
-from transformer_jax.workdir import Workdir
+from transformer_jax.storage.workdir import Workdir
+from transformer_jax.translator import Sampling, Translation, Translator
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 
@@ -186,10 +188,10 @@ def test_the_same_seed_draws_the_same_whatever_the_batch(translator):
 
 def test_another_seed_temperature_or_penalty_compiles_nothing(translator):
     translator(TEXTS[0], sampling=Sampling(seed=1)), translator(TEXTS[0], length_penalty=0.5)
-    before = search._search.jitted._cache_size()
+    before = batch_decoder._search.jitted._cache_size()
     translator(TEXTS[0], sampling=Sampling(seed=2, temperature=1.1))
     translator(TEXTS[0], length_penalty=0.7)
-    assert search._search.jitted._cache_size() == before
+    assert batch_decoder._search.jitted._cache_size() == before
 
 
 def test_the_unknown_is_never_drawn(translator):
@@ -286,8 +288,11 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
     'options, sentence',
     [
         ({'average': 'latst'}, "average='latst' must be 'latest' or 'best'."),
-        ({'checkpoints': 1.5}, 'checkpoints=1.5 must be from 1 to 1,000,000, and whole.'),
-        ({'checkpoints': 10**12}, 'checkpoints=1000000000000 must be from 1 to 1,000,000'),
+        ({'checkpoints': 1.5}, 'checkpoints=1.5 must be a whole number from 1 to 1,000,000.'),
+        (
+            {'checkpoints': 10**12},
+            'checkpoints=1000000000000 must be a whole number from 1 to 1,000,000',
+        ),
         ({'steps': []}, 'name the steps of at least one checkpoint'),
         ({'steps': [60], 'checkpoints': 2}, 'steps=[60] with checkpoints=2: name the steps'),
         ({'steps': 60}, 'steps=60 must be several: give a list of steps.'),
@@ -322,7 +327,7 @@ def test_a_damaged_checkpoint_is_left_out_and_named(workdir, tmp_path, caplog):
     assert 'The checkpoint of step 120 is damaged' in caplog.text
 
 
-def test_where_the_latest_are_damaged_the_others_are_named(workdir, tmp_path):
+def test_where_the_latest_is_damaged_an_older_one_is_taken(workdir, tmp_path, caplog):
     run = shutil.copytree(workdir, tmp_path / 'run')
     saved = json.loads((run / 'config.json').read_text())
     saved['config']['train']['checkpoint_every'] = 20  # so that 60 and 120 are apart
@@ -330,8 +335,17 @@ def test_where_the_latest_are_damaged_the_others_are_named(workdir, tmp_path):
     for file in (run / 'checkpoints' / '120').rglob('*'):
         if file.is_file():
             file.write_bytes(b'')
-    with pytest.raises(UserError, match=r'120 of its steps are damaged; .* --steps=60\.$'):
-        Translator.load(run)
+    assert Translator.load(run).steps == [60]
+    assert 'The checkpoint of step 120 is damaged' in caplog.text
+
+
+def test_where_the_named_ones_are_damaged_the_others_are_named(workdir, tmp_path):
+    run = shutil.copytree(workdir, tmp_path / 'run')
+    for file in (run / 'checkpoints' / '120').rglob('*'):
+        if file.is_file():
+            file.write_bytes(b'')
+    with pytest.raises(UserError, match=r'those of steps 120 are damaged; .* --steps=60\.$'):
+        load_trained(run, steps=[120])
 
 
 def with_config(workdir, folder, section, **changes):
@@ -432,14 +446,14 @@ def test_more_of_the_best_than_were_kept_for_it_are_said(workdir, tmp_path, capl
 
 def test_a_checkpoint_that_a_training_deletes_meanwhile(workdir, tmp_path, caplog, monkeypatch):
     shutil.copytree(workdir, tmp_path / 'run')
-    ranked_or_latest = Checkpoints.ranked_or_latest
+    steps = Checkpoints.steps
 
-    def and_deleted(self, which):
-        ranked = ranked_or_latest(self, which)
-        shutil.rmtree(self.directory / '60')
-        return ranked
+    def and_deleted(self):
+        found = steps(self)
+        shutil.rmtree(self.directory / '60', ignore_errors=True)
+        return found
 
-    monkeypatch.setattr(Checkpoints, 'ranked_or_latest', and_deleted)
+    monkeypatch.setattr(Checkpoints, 'steps', and_deleted)
     assert Translator.load(tmp_path / 'run').steps == [120]
     assert 'The checkpoint of step 60 is deleted meanwhile and left out.' in caplog.text
 

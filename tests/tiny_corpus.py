@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_jax.data.corpora import open_corpus
+from transformer_jax.data.corpus import open_corpus
 from transformer_jax.errors import UserError
 
 PAIRS = [('a dog', 'un chien'), ('a cat', 'un chat'), ('water', "de l'eau")]

@@ -5,10 +5,10 @@ import os
 import jax
 import numpy as np
 
+from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
-from transformer_jax.metrics import read_metrics
-from transformer_jax.training.checkpoints import Checkpoints
-from transformer_jax.workdir import Workdir
+from transformer_jax.storage.workdir import Workdir
+from transformer_jax.training.metrics_writer import read_metrics
 
 # The log's rhythm does not fit that of the checkpoints: a window has to survive a restart.
 TINY = {

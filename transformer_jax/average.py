@@ -7,29 +7,29 @@ import re
 import shutil
 from collections.abc import Sequence
 
-from transformer_jax import command
+from transformer_jax import command_line
 from transformer_jax.errors import UserError
-from transformer_jax.stopping import answer_signals
-from transformer_jax.workdir import Workdir
+from transformer_jax.runtime.signals import answer_signals
+from transformer_jax.storage.workdir import Workdir
 
 
 def main(arguments: Sequence[str]) -> None:
     """Writes a folder that translates with the mean of some checkpoints."""
-    parser = command.Parser(
+    parser = command_line.Parser(
         prog='python -m transformer_jax.average',
         description='Writes a new folder that translates and scores with the mean of checkpoints:\n'
         'the latest, the best by dev BLEU, or those named; by default as decode.average of the\n'
         'config says.',
     )
-    command.add_model_flags(parser)
+    command_line.add_model_flags(parser)
     parser.add_argument('--output', required=True, help='folder to write')
     parser.add_argument('--steps', help='the checkpoints of these steps, e.g. 800,900,1000')
     flags = parser.parse_args(arguments)
     if flags.steps is not None and (flags.checkpoints is not None or flags.average is not None):
         raise UserError('--steps names the checkpoints: leave out --checkpoints and --average.')
+    from transformer_jax.checkpointing.manager import Checkpoints  # orbax: seconds to import
+    from transformer_jax.inference.load import load_trained
     from transformer_jax.sharding import data_mesh
-    from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
-    from transformer_jax.translator import load_trained
 
     output = Workdir(flags.output, field='--output')
     if os.path.lexists(output.path):
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
             dataclasses.replace(run, config=config, vocabulary_digest=vocabulary.digest)
         )
         stack.pop_all()
-    print(f'{output.path} holds the mean of steps {steps}')
+    command_line.print_result(f'{output.path} holds the mean of steps {steps}')
 
 
 def _steps(text: str) -> list[int]:
@@ -76,4 +76,4 @@ def _steps(text: str) -> list[int]:
 
 if __name__ == '__main__':
     answer_signals()
-    command.run(main)
+    command_line.run(main)

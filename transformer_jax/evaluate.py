@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transformer_jax import command, kept_programs
-from transformer_jax.cache import cache_folder, keep_compiled_programs
-from transformer_jax.data.corpora import load_split
+from transformer_jax import command_line
+from transformer_jax.data.corpus import load_split
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.scoring import all_scores, tokenizer
-from transformer_jax.stopping import answer_signals
-from transformer_jax.workdir import Workdir
+from transformer_jax.inference.translation_metrics import all_scores, tokenizer
+from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.signals import answer_signals
+from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
+from transformer_jax.storage.workdir import Workdir
 
 # Seconds to import, in which no signal would be answered.
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> None:
     """Translates a test set and prints its scores."""
-    parser = command.Parser(
+    parser = command_line.Parser(
         prog='python -m transformer_jax.evaluate',
         description='Translates and scores: BLEU and chrF with their sacreBLEU signatures and\n'
         'confidence intervals, loss and perplexity. Nothing is left out, however long.',
     )
-    command.add_model_flags(parser)
+    command_line.add_model_flags(parser)
     parser.add_argument('--source', help="source text file (default: the run's own test set)")
     parser.add_argument(
         '--reference',
@@ -38,14 +39,14 @@ def main(arguments: Sequence[str]) -> None:
         choices=('dev', 'test'),
         help="which of the run's own sets (default: test)",
     )
-    command.add_search_flags(parser)
+    command_line.add_search_flags(parser)
     flags = parser.parse_args(arguments)
     if (flags.source is None) != (flags.reference is None):
         raise UserError('--source and --reference belong together: give both or neither.')
     if flags.source is not None and flags.split is not None:
         raise UserError("--split names one of the run's own sets: leave out --source, or --split.")
 
-    from transformer_jax.training.evaluation import LossEvaluator, perplexity
+    from transformer_jax.training.corpus_loss import LossEvaluator, perplexity
     from transformer_jax.translator import Translator, warn_of_cut_outputs
 
     given = None if flags.source is None else _read(flags.source, flags.reference)
@@ -76,8 +77,10 @@ def main(arguments: Sequence[str]) -> None:
     units = [text.split() if word == 'word' else ''.join(text.split()) for text in references[0]]
     count = sum(len(of_text) + 1 for of_text in units)  # the end of a sentence is predicted as well
     for score in all_scores(outputs, *references, target_language=language):
-        print(f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}')
-    print(
+        command_line.print_result(
+            f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}'
+        )
+    command_line.print_result(
         f'loss         {loss.loss:.4f} label-smoothed, {loss.nll:.4f} without, nats per token\n'
         f'perplexity   {loss.perplexity:.4f} per token ({loss.tokens:,}), '
         f'{perplexity(loss.nll * loss.tokens / count):.4f} per {word} ({count:,}); both count the '
@@ -131,5 +134,5 @@ def _lines(path: str, flag: str) -> list[str]:
 
 if __name__ == '__main__':
     answer_signals()
-    kept_programs.keep()
-    command.run(main)
+    program_cache.keep()
+    command_line.run(main)

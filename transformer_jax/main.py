@@ -4,33 +4,36 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from transformer_jax import command, kept_programs, processes
-from transformer_jax.huge_pages import restart_with_huge_pages
-from transformer_jax.stopping import answer_signals
+from transformer_jax import command_line
+from transformer_jax.runtime import processes, program_cache
+from transformer_jax.runtime.huge_pages import restart_with_huge_pages
+from transformer_jax.runtime.signals import answer_signals
 
 
 def main(arguments: Sequence[str]) -> None:
     """Trains, evaluates and scores; prints the results."""
-    parser = command.Parser(
+    parser = command_line.Parser(
         prog='python -m transformer_jax.main',
         description='Trains a translator, or resumes its training: run the same command again.\n'
         'At the end it averages checkpoints, translates the test set and scores it.',
     )
-    command.add_config_flag(parser)
+    command_line.add_config_flag(parser)
     parser.add_argument('--workdir', help='folder of the run (default: runs/NAME_OF_THE_CONFIG)')
     flags, overrides = parser.parse_known_args(arguments)
-    config = command.load_config(flags.config, overrides)
+    config = command_line.load_config(flags.config, overrides)
     workdir = flags.workdir
     if workdir is None:
-        workdir = f'runs/{command.config_name(flags.config)}'
+        workdir = f'runs/{command_line.config_name(flags.config)}'
     processes.join()
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)
-    from transformer_jax.trainer import train  # seconds to import: mistakes are answered before
+    from transformer_jax.training.trainer import (
+        train,  # seconds to import: mistakes are answered before
+    )
 
     results = train(config, workdir)
     if processes.is_first():
-        print(report(results))
+        command_line.print_result(report(results))
 
 
 def report(results: dict[str, Any]) -> str:
@@ -58,5 +61,5 @@ def report(results: dict[str, Any]) -> str:
 if __name__ == '__main__':
     restart_with_huge_pages()
     answer_signals()
-    kept_programs.keep()
-    command.run(main)
+    program_cache.keep()
+    command_line.run(main)

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformer_jax import command
+from transformer_jax import command_line
 from transformer_jax.config import Config
-from transformer_jax.flops import training_flops
-from transformer_jax.stopping import answer_signals
+from transformer_jax.model.flops import training_flops
+from transformer_jax.runtime.signals import answer_signals
 
 VOCAB_SIZE = 37_000  # section 5.1
 _TOKENS = 25_000  # of each side in a batch, section 5.1
@@ -96,12 +96,12 @@ Measured: by this repository; '-' is not yet."""
 
 def main(arguments: Sequence[str]) -> None:
     """Prints the table."""
-    parser = command.Parser(prog='python -m transformer_jax.paper', description=__doc__)
+    parser = command_line.Parser(prog='python -m transformer_jax.paper', description=__doc__)
     parser.parse_args(arguments)
     from transformer_jax.sharding import data_mesh  # jax: seconds to import
 
     data_mesh()  # before the model is traced, in words of JAX's own if there are no devices
-    print(table())
+    command_line.print_result(table())
 
 
 def row_config(name: str, base: Config | None = None) -> Config:
@@ -150,4 +150,4 @@ def table() -> str:
 
 if __name__ == '__main__':
     answer_signals()
-    command.run(main)
+    command_line.run(main)

@@ -1,6 +1,7 @@
 """Translates lines of text: python -m transformer_jax.translate --workdir=DIR."""
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import io
@@ -16,13 +17,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from transformer_jax import command, kept_programs
-from transformer_jax.cache import cache_folder, content_digest, keep_compiled_programs
+from transformer_jax import command_line
 from transformer_jax.data.text_files import TextFile, decoded, without_ends
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.files import read_json, written_whole
-from transformer_jax.progress import STDERR
-from transformer_jax.stopping import Stopped, answer_signals, stop_if_requested
+from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.progress import STDERR
+from transformer_jax.runtime.signals import Stopped, answer_signals, stop_if_requested
+from transformer_jax.storage.cache import (
+    cache_folder,
+    content_digest,
+    keep_compiled_programs,
+)
+from transformer_jax.storage.files import read_json, written_whole
 
 # Seconds to import, in which no signal would be answered.
 if TYPE_CHECKING:
@@ -38,16 +44,16 @@ _POLL = 0.2  # seconds between two looks whether a stop was asked for, while no 
 
 def main(arguments: Sequence[str]) -> None:
     """Reads lines, writes their translations in the same order."""
-    parser = command.Parser(
+    parser = command_line.Parser(
         prog='python -m transformer_jax.translate',
         description='Translates a line in to a line out, in order; an empty line stays empty.\n'
         'Reads stdin and writes stdout unless told otherwise; it answers the lines that have come\n'
         'as soon as no more is waiting. With --output, a stopped command goes on where it stopped.',
     )
-    command.add_model_flags(parser)
+    command_line.add_model_flags(parser)
     parser.add_argument('--input', help='file to read instead of stdin')
     parser.add_argument('--output', help='file to write instead of stdout')
-    command.add_search_flags(parser)
+    command_line.add_search_flags(parser)
     parser.add_argument(
         '--max_source_length',
         type=int,
@@ -61,15 +67,16 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument('--scores', action='store_true', help='put score and a tab before each')
     parser.add_argument('--sample', action='store_true', help='draw outputs instead of searching')
-    parser.add_argument('--temperature', type=float, default=1.0, help='of --sample (default: 1)')
-    parser.add_argument('--top_k', type=int, default=0, help='of --sample (default: 0, all)')
-    parser.add_argument('--top_p', type=float, default=1.0, help='of --sample (default: 1, all)')
-    parser.add_argument('--seed', type=int, default=0, help='of --sample (default: 0)')
+    parser.add_argument('--temperature', type=float, help='of --sample (default: 1)')
+    parser.add_argument('--top_k', type=int, help='of --sample (default: 0, all)')
+    parser.add_argument('--top_p', type=float, help='of --sample (default: 1, all)')
+    parser.add_argument('--seed', type=int, help='of --sample (default: 0)')
     flags = parser.parse_args(arguments)
     from transformer_jax.translator import Sampling, Translator, warn_of_cut_outputs
 
     sampling = None
     drawn = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
+    drawn = {name: value for name, value in drawn.items() if value is not None}
     if flags.sample:
         for name in ('beam_size', 'length_penalty'):
             if getattr(flags, name) is not None:
@@ -79,7 +86,7 @@ def main(arguments: Sequence[str]) -> None:
                 )
         sampling = Sampling(**drawn)
     for name, value in drawn.items():
-        if value != parser.get_default(name) and not flags.sample:
+        if not flags.sample:
             raise UserError(f'--{name}={value} is of --sample, which is not given: add it.')
     with contextlib.ExitStack() as stack:
         lines = _Stdin() if flags.input is None else _File(flags.input)
@@ -238,8 +245,11 @@ def _failures(name: str, file: IO[Any] | None = None) -> Iterator[None]:
         if file is not None:
             with contextlib.suppress(OSError):
                 file.close()  # or what it still holds would fail once more, at exit
+        # What is done of a file is kept beside it.
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and name.startswith('--output')
+        remedy = 'make room and run the same command again, or ' if is_full else ''
         raise UserError(
-            f'{name} cannot be written ({error.strerror}): choose another place.'
+            f'{name} cannot be written ({error.strerror}): {remedy}choose another place.'
         ) from error
 
 
@@ -345,7 +355,7 @@ class _ResumableFile:
             )
         if done is None or size < done['bytes']:
             if done is not None:
-                print(f'{self._partial} has lost lines: beginning anew.', file=STDERR)
+                print(f'{self._partial} was changed: beginning anew.', file=STDERR)
             self._is_ours = True
             self._file.truncate(0)
             return 0, 0
@@ -439,5 +449,5 @@ class _ResumableFile:
 
 if __name__ == '__main__':
     answer_signals()
-    kept_programs.keep()
-    command.run(main)
+    program_cache.keep()
+    command_line.run(main)

@@ -10,18 +10,16 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.model import parameter_shapes
-from transformer_jax.progress import progress_bar
-from transformer_jax.search import Sampling, Searcher
+from transformer_jax.inference.batch_decoder import Sampling, Searcher
+from transformer_jax.inference.load import load_trained
+from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.sharding import data_mesh
-from transformer_jax.workdir import Workdir
 
 _MOST_DRAWS = 10_000  # of a text
 _logger = logging.getLogger('transformer_jax')
@@ -43,147 +41,6 @@ class Translation:
     score: float
     tokens: tuple[str, ...]
     cut: bool = False
-
-
-def load_trained(
-    workdir: str | os.PathLike[str],
-    *,
-    checkpoints: int | None = None,
-    average: str | None = None,
-    steps: Sequence[int] | None = None,
-    field: str = 'workdir',
-) -> tuple[Config, Vocabulary, Any, list[int]]:
-    """Reads a trained model from its work directory.
-
-    Args:
-      workdir: the folder.
-      checkpoints: how many to average; None takes decode.average_checkpoints of its config.
-      average: which, the 'latest' or the 'best'; None takes decode.average of its config.
-      steps: average the checkpoints of these steps instead.
-      field: what errors call the folder.
-
-    Returns:
-      Config, vocabulary, parameters as NumPy arrays, and the steps they are the mean of.
-
-    Raises:
-      UserError: if nothing has been trained there.
-    """
-    from transformer_jax.training.checkpoints import Checkpoints  # orbax: seconds to import
-
-    folder = Workdir(workdir, field)
-    folder.check_path()
-    saved = folder.read_run()
-    if saved is None or not (folder.has_checkpoints() or os.path.isdir(folder.checkpoints)):
-        raise UserError(
-            f'{folder} holds no trained model: '
-            'train one there first (python -m transformer_jax.main), or name another folder.'
-        )
-    config = saved.config
-    if checkpoints is not None and not (
-        isinstance(checkpoints, int) and 1 <= checkpoints <= 1_000_000
-    ):
-        raise UserError(f'checkpoints={checkpoints} must be from 1 to 1,000,000, and whole.')
-    if isinstance(steps, int):
-        raise UserError(f'steps={steps} must be several: give a list of steps.')
-    if steps is not None:
-        steps = list(dict.fromkeys(steps))
-        if not steps or checkpoints is not None:
-            raise UserError(
-                f'steps={steps} with checkpoints={checkpoints}: name the steps of at least one '
-                'checkpoint, or how many checkpoints to average.'
-            )
-    manager = Checkpoints(folder.checkpoints, every=config.train.checkpoint_every, read_only=True)
-    try:
-        there = manager.steps()
-        if steps is not None and not set(steps) <= set(there):
-            raise UserError(
-                f'steps={",".join(map(str, steps))} are not all saved in {str(workdir)!r}: '
-                f'choose among {", ".join(map(str, there))}.'
-            )
-        if steps is not None:
-            ranked = steps
-        elif average is not None:
-            ranked = manager.ranked(average)
-        else:
-            ranked = manager.ranked_or_latest(config.decode.average)
-        if there and not ranked:
-            raise UserError(
-                f'{folder} has no checkpoint with a dev BLEU, by which to choose the best: take '
-                "the latest (average='latest')."
-            )
-        params, used = manager.average(
-            ranked, (checkpoints or config.decode.average_checkpoints) if steps is None else None
-        )
-        if checkpoints is not None and len(used) < checkpoints:
-            _logger.warning('There are %d checkpoints to average, not %d.', len(used), checkpoints)
-        if average == 'best' and len(used) > config.train.keep_best:
-            _logger.warning(
-                'The mean is of the %d best that are left: train.keep_best=%d kept no more than '
-                'that for their BLEU, and better ones than the others may have been deleted.',
-                len(used),
-                config.train.keep_best,
-            )
-    except FileNotFoundError as error:
-        raise UserError(
-            f'{folder} holds no checkpoint that can be read: {_remedy(ranked, there)}'
-        ) from error
-    finally:
-        manager.close()
-    _check_weights(folder, config, params, used)
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-    trained_with = saved.vocabulary_digest or vocabulary.digest
-    if vocabulary.digest != trained_with or vocabulary.size != len(params['embedding']):
-        raise UserError(
-            f'{str(folder.vocabulary)!r} is not the vocabulary that the model beside it was '
-            'trained with: restore that of this run.'
-        )
-    mean = folder.read_average()
-    return config, vocabulary, params, used if mean is None else mean['steps']
-
-
-def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[int]) -> None:
-    """Raise a UserError if the weights do not fit the config's model or are not finite."""
-
-    def by_name(tree: Any) -> dict[str, Any]:
-        leaves = jax.tree_util.tree_leaves_with_path(tree)
-        return {jax.tree_util.keystr(k, simple=True, separator='/'): x for k, x in leaves}
-
-    found = by_name(weights)
-    # The vocabulary has a check of its own.
-    size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
-    for name, wanted in by_name(parameter_shapes(config.model, size)).items():
-        there = found.pop(name, None)
-        is_there = 'is missing' if there is None else f'is {there.dtype} {list(there.shape)}'
-        if there is None or (there.shape, there.dtype) != (wanted.shape, wanted.dtype):
-            raise UserError(
-                f'{folder} has a config.json that does not fit its checkpoints: {name} {is_there} '
-                f'and should be {wanted.dtype} {list(wanted.shape)}; restore the config.json of '
-                'this run.'
-            )
-        if not np.isfinite(there).all():
-            raise UserError(
-                f'{folder}: {name} has values that are not finite in the mean of checkpoints '
-                f'{steps}: choose others (--checkpoints, --average), or train anew with a lower '
-                'optimizer.learning_rate_scale.'
-            )
-    if found:
-        raise UserError(
-            f'{folder} has a config.json that does not fit its checkpoints, which have '
-            f'{next(iter(found))} as well: restore the config.json of this run.'
-        )
-
-
-def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:
-    """What to do where none of the checkpoints `tried`, of those `there`, can be read."""
-    if not there:
-        return 'let its training reach train.checkpoint_every steps, or resume it.'
-    others = [str(step) for step in there if step not in tried]
-    if not others:
-        return 'all are damaged; restore them, or name another folder.'
-    return (
-        f'{", ".join(map(str, tried))} of its steps are damaged; restore them, or make a run of '
-        f'others: python -m transformer_jax.average --steps={",".join(others)}.'
-    )
 
 
 def _as_texts(texts: Iterable[str]) -> list[str]:

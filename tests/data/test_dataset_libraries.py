@@ -14,7 +14,7 @@ from tiny_corpus import PAIRS, many, message, read
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import dataset_libraries
-from transformer_jax.data.corpora import open_corpus
+from transformer_jax.data.corpus import open_corpus
 from transformer_jax.errors import UserError
 
 SPLITS = ('train', 'dev', 'test')

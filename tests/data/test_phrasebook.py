@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from transformer_jax.cache import content_digest
 from transformer_jax.data import phrasebook
 from transformer_jax.data.phrasebook import (
     LINKS,
@@ -21,6 +20,7 @@ from transformer_jax.data.phrasebook import (
     noun_phrase,
     sentence,
 )
+from transformer_jax.storage.cache import content_digest
 
 SIZES = {'train': 300, 'dev': 20, 'test': 20}
 FIRST = (

@@ -1,4 +1,5 @@
 import logging
+import os
 import shutil
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_the_second_time_nothing_is_made_again(folder, monkeypatch):
     first = prepare(config(folder))
     monkeypatch.setattr(module.Vocabulary, 'train', None)
     monkeypatch.setattr('transformer_jax.data.token_store.write_store', None)
-    monkeypatch.setattr('transformer_jax.data.corpora.HeldOutCorpus._hold_out', None)
+    monkeypatch.setattr('transformer_jax.data.corpus.HeldOutCorpus._hold_out', None)
     assert prepare(config(folder)).fingerprint == first.fingerprint
 
 
@@ -168,3 +169,13 @@ def test_of_whole_characters_or_words_nothing_is_drawn(folder, kind):
     given = config(folder, vocabulary=str(folder / f'{kind}.model'), subword_sampling=0.1)
     with pytest.raises(UserError, match=r'data.subword_sampling=0.1 is for vocabularies of the'):
         prepare(given)
+
+
+@pytest.mark.parametrize('entry', ['vocabulary-*.model', 'tokens-*/source.offsets'])
+def test_a_pipe_in_the_cache_is_not_waited_for(folder, caplog, entry):
+    first = prepare(config(folder))
+    [path] = (folder.parent / 'cache').glob(entry)
+    path.unlink()
+    os.mkfifo(path)
+    assert prepare(config(folder)).fingerprint == first.fingerprint
+    assert 'not a regular file' in caplog.text

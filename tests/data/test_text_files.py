@@ -11,7 +11,7 @@ from tiny_corpus import PAIRS, message, read
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import text_files
-from transformer_jax.data.corpora import open_corpus
+from transformer_jax.data.corpus import open_corpus
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError
 

@@ -7,7 +7,7 @@ import sentencepiece
 from transformer_jax.data import vocabulary as vocabulary_module
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.stopping import Stopped
+from transformer_jax.runtime.signals import Stopped
 
 TEXT = ['the cat sleeps', 'the dog sleeps', 'le chat dort', 'le chien dort', 'où est le chat ?']
 

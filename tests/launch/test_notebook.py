@@ -7,7 +7,7 @@ import matplotlib
 import pytest
 from tiny_run import tiny
 
-from transformer_jax import command
+from transformer_jax import command_line
 
 NOTEBOOK = Path(__file__).parents[2] / 'launch' / 'colab.ipynb'
 CELLS = json.loads(NOTEBOOK.read_text(encoding='utf-8'))['cells']
@@ -25,7 +25,7 @@ def beside_a_checkout(tmp_path, monkeypatch):
 
 def test_it_runs_from_top_to_bottom(beside_a_checkout, monkeypatch, capsys):
     matplotlib.use('Agg')
-    monkeypatch.setattr(command, 'load_config', lambda name: tiny(decode={'beam_size': 3}))
+    monkeypatch.setattr(command_line, 'load_config', lambda name: tiny(decode={'beam_size': 3}))
     names = {}
     for code in CODE:
         exec(code, names)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from transformer_jax.config.checks import check_choice, check_range, check_types, fail
+from transformer_jax.config.validation import check_choice, check_range, check_types, fail
 
 
 @dataclasses.dataclass(frozen=True)

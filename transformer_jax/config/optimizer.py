@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from transformer_jax.config.checks import (
+from transformer_jax.config.validation import (
     check_positive,
     check_range,
     check_rate,

@@ -17,11 +17,11 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transformer_jax.cache import content_digest
 from transformer_jax.config import DataConfig
 from transformer_jax.data._tensorflow import import_tensorflow
 from transformer_jax.data.text_files import JSON_LINES, Pair, TextFile, column_names
 from transformer_jax.errors import UserError, did_you_mean, first_line, listing
+from transformer_jax.storage.cache import content_digest
 
 _PROBE_SECONDS = 4.0
 # The suffixes of files that the package `datasets` reads, and what it calls their formats.

@@ -8,15 +8,20 @@ import os
 
 import numpy as np
 
-from transformer_jax.cache import cache_folder, content_digest, failures_to_cache, make_folder
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
-from transformer_jax.data.corpora import Corpus, open_corpus
-from transformer_jax.data.segmentation import SampledSegmentation
+from transformer_jax.data.corpus import Corpus, open_corpus
+from transformer_jax.data.subword_sampling import SampledSegmentation
 from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.errors import UserError
-from transformer_jax.files import written_whole
+from transformer_jax.errors import UserError, first_line
+from transformer_jax.storage.cache import (
+    cache_folder,
+    content_digest,
+    failures_to_cache,
+    make_folder,
+)
+from transformer_jax.storage.files import read_regular, written_whole
 
 _logger = logging.getLogger('transformer_jax')
 _MOST_SPELLED = 0.05  # of the tokens, before a vocabulary looks like that of other languages
@@ -154,7 +159,7 @@ def _planned_lengths(
     name = f'lengths-{content_digest(map(str, settings))}.npy'
     path = cache_folder(config.cache_dir) / name
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(io.BytesIO(read_regular(path)), allow_pickle=False)
     except FileNotFoundError:
         pass
     except (OSError, ValueError, EOFError):
@@ -177,9 +182,13 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
     path = cache_folder(config.cache_dir) / name
     if os.path.exists(path):
         try:
-            return Vocabulary(path.read_bytes())
-        except ValueError:
-            _logger.warning('The cached vocabulary %s is damaged: training it again.', path)
+            return Vocabulary(read_regular(path))
+        except (OSError, ValueError) as error:
+            _logger.warning(
+                'The cached vocabulary %s cannot be used (%s): training it again.',
+                path,
+                first_line(error),
+            )
     make_folder(path.parent)  # before the work, if it cannot be
     _logger.info('Training a vocabulary of %s pieces.', f'{config.vocab_size:,}')
     vocabulary = Vocabulary.train(

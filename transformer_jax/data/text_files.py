@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from transformer_jax.config import DataConfig
 from transformer_jax.errors import UserError, did_you_mean, listing, user_path
-from transformer_jax.stopping import stop_if_requested
+from transformer_jax.runtime.signals import stop_if_requested
 
 Pair = tuple[str, str]
 

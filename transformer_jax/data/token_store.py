@@ -19,9 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.files import check_shape, partial_path, read_json, remove, remove_leftovers
-from transformer_jax.progress import progress_bar
-from transformer_jax.stopping import stop_if_requested
+from transformer_jax.runtime.progress import progress_bar
+from transformer_jax.runtime.signals import stop_if_requested
+from transformer_jax.storage.files import (
+    check_shape,
+    open_regular,
+    partial_path,
+    read_json,
+    remove,
+    remove_leftovers,
+)
 
 _FORMAT = 3
 _PARTS = ('source.tokens', 'source.offsets', 'target.tokens', 'target.offsets')
@@ -206,7 +213,7 @@ def _mapped(path: Path, dtype: str) -> np.ndarray:
 
 def _checksum(path: Path) -> int:
     value = 0
-    with path.open('rb') as file:
+    with open_regular(path) as file:
         while block := file.read(1 << 24):
             value = zlib.crc32(block, value)
     return value

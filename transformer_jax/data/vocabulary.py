@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.files import read_regular, written_whole
-from transformer_jax.stopping import stop_if_requested
+from transformer_jax.runtime.signals import stop_if_requested
+from transformer_jax.storage.files import read_regular, written_whole
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
@@ -72,17 +72,19 @@ class Vocabulary:
           UserError: if it cannot be read or used; `field` is what the message calls it.
         """
         file = user_path(path, field)
+        remedy = (
+            'give the path of a SentencePiece .model file.'
+            if field == 'data.vocabulary'
+            else 'restore the file.'
+        )
         try:
             vocabulary = cls(read_regular(file))
         except OSError as error:
             raise UserError(
-                f'{field}={str(path)!r} cannot be read ({error.strerror}): '
-                'give the path of a SentencePiece .model file.'
+                f'{field}={str(path)!r} cannot be read ({error.strerror}): {remedy}'
             ) from error
         except ValueError as error:
-            raise UserError(
-                f'{field}={str(path)!r} is {error}: give the path of a SentencePiece .model file.'
-            ) from error
+            raise UserError(f'{field}={str(path)!r} is {error}: {remedy}') from error
         if not any(vocabulary._processor.is_byte(i) for i in range(min(512, vocabulary.size - 1))):
             _logger.warning(
                 '%s=%r has no byte fall-back: characters it lacks become unknown.', field, str(path)

@@ -16,7 +16,7 @@ from transformer_jax.model.attention import (
     dot_product_attention,
     padding_mask,
 )
-from transformer_jax.model.decoding_cache import (
+from transformer_jax.model.kv_cache import (
     DecodingCache,
     reorder_hypotheses,
     select_sentences,

@@ -10,9 +10,9 @@ from flax import linen as nn
 from jax import lax
 
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import add_bias, float32_einsum
 from transformer_jax.model.kernels import product
 from transformer_jax.model.layout import Layout
+from transformer_jax.model.matmul import add_bias, float32_einsum
 
 # Each projection is one matrix [D, N·H]: the fan of a head is the model's, as in section 3.2.2.
 _glorot = functools.partial(

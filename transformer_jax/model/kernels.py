@@ -3,7 +3,7 @@
 import jax
 from flax import linen as nn
 
-from transformer_jax.model.gradients import is_few, matmul
+from transformer_jax.model.matmul import is_few, matmul
 
 # Names of the parameters that are multiplied by and nothing else.
 KERNELS = ('query', 'key', 'value', 'output', 'kernel')

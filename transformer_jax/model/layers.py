@@ -11,9 +11,9 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import add_bias, relu
 from transformer_jax.model.kernels import product
 from transformer_jax.model.layout import Layout
+from transformer_jax.model.matmul import add_bias, relu
 
 _logger = logging.getLogger('transformer_jax')
 

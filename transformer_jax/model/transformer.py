@@ -10,13 +10,13 @@ from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, heads_dtype, padding_mask
-from transformer_jax.model.decoding_cache import Caches, DecodingCache
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.gradients import suits_turned, take_rows
+from transformer_jax.model.embedder import logits_of, sum_over_logits
 from transformer_jax.model.kernels import KERNELS
+from transformer_jax.model.kv_cache import Caches, DecodingCache
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.output import logits_of, sum_over_logits
+from transformer_jax.model.matmul import suits_turned, take_rows
 from transformer_jax.model.positions import sinusoidal_positions
 
 

@@ -1,1 +1,1 @@
-"""Loss, optimizer, train state, training step and checkpoints."""
+"""One training run from start to finish: step, loss, optimizer, loop and its records."""

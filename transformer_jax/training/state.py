@@ -54,6 +54,17 @@ class TrainState:
         """The parameters to evaluate and to translate with: the average, where there is one."""
         return self.params if self.ema is None else self.ema
 
+    def items(self) -> dict[str, Any]:
+        """The parts of the state as a checkpoint stores them; see `Checkpoints`."""
+        average = {} if self.ema is None else {'ema': self.ema}
+        rest = {'step': self.step, 'opt_state': self.opt_state, 'window': self.window}
+        return {'params': self.params, **average, 'rest': rest}
+
+    @classmethod
+    def from_items(cls, items: dict[str, Any]) -> 'TrainState':
+        """The state whose parts a checkpoint has stored."""
+        return cls(params=items['params'], ema=items.get('ema'), **items['rest'])
+
 
 def with_weights(state: TrainState, weights: Any) -> TrainState:
     """A fresh state with the weights of another run in place of its random ones.

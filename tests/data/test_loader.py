@@ -1,0 +1,113 @@
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+from transformer_jax.data import _tensorflow, loader
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.loader import load_tensorflow, thread_batches, training_batches
+from transformer_jax.data.token_store import TokenStore, sentences_from
+
+
+@pytest.fixture(scope='module')
+def store():
+    random = np.random.RandomState(0)
+
+    def side():
+        return sentences_from([random.randint(1, 99, n) for n in random.randint(2, 20, 200)])
+
+    return TokenStore(side(), side())
+
+
+@pytest.fixture(scope='module')
+def plan(store):
+    return BatchPlan(
+        store.source.lengths,
+        store.target.lengths,
+        max_length=20,
+        tokens_per_batch=320,
+        num_buckets=3,
+        seed=0,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _tensorflow_is_loaded():
+    load_tensorflow()
+
+
+def same(a, b):
+    return all(np.array_equal(a[name], b[name]) for name in ('source', 'target'))
+
+
+@pytest.mark.parametrize('at_once', [1, 500])
+def test_both_feeds_give_the_same(store, plan, monkeypatch, at_once):
+    monkeypatch.setattr(loader, '_AT_ONCE', at_once)
+    by_thread = [
+        *thread_batches(store, plan.epoch(0)),
+        *itertools.islice(thread_batches(store, plan.epoch(1)), 3),
+    ]
+    by_tf_data = list(itertools.islice(training_batches(store, plan, 0), len(by_thread)))
+    assert len(by_thread) == plan.batches_per_epoch + 3
+    assert all(same(a, b) for a, b in zip(by_thread, by_tf_data, strict=True))
+    assert {x.dtype for batch in by_tf_data for x in batch.values()} == {np.dtype('int32')}
+
+
+@pytest.mark.parametrize('after', [1, 5, 1000])
+def test_a_thread_feeds_until_tensorflow_is_there(store, plan, monkeypatch, after):
+    there, by_tf_data = threading.Event(), []
+    reader = loader._reader
+
+    def late(store):
+        there.wait()
+        read = reader(store)
+        return lambda batches: (by_tf_data.append(len(batches)), read(batches))[1]
+
+    monkeypatch.setattr(loader, '_tensorflow_is_loaded', lambda: False)
+    monkeypatch.setattr(loader, '_reader', late)
+    monkeypatch.setattr(loader, '_AT_ONCE', 1)
+    batches = training_batches(store, plan, 0)
+    wanted = [*thread_batches(store, plan.epoch(0)), *thread_batches(store, plan.epoch(1))]
+    for count, expected in enumerate(wanted):
+        if count == min(after, plan.batches_per_epoch):
+            assert not by_tf_data
+            there.set()
+        assert same(next(batches), expected)
+    assert by_tf_data
+
+
+def test_batches_hold_the_sentences_of_the_plan(store, plan):
+    batch, planned = next(training_batches(store, plan, 0)), plan.epoch(0)[0]
+    assert batch['source'].shape == (planned.bucket.rows, planned.bucket.source_length)
+    for row, pair in enumerate(planned.ids[planned.ids >= 0]):
+        first, last = store.target.offsets[pair : pair + 2]
+        sentence = batch['target'][row][: last - first]
+        assert sentence.tolist() == store.target.tokens[first:last].tolist()
+        assert not batch['target'][row][last - first :].any()
+
+
+@pytest.mark.parametrize('skipped', [1, 7, 25])
+def test_a_resumed_feed_goes_on_where_it_was(store, plan, skipped):
+    whole = itertools.islice(training_batches(store, plan, 0), skipped, skipped + 3)
+    resumed = itertools.islice(training_batches(store, plan, skipped), 3)
+    assert all(same(a, b) for a, b in zip(whole, resumed, strict=True))
+
+
+def test_a_process_reads_only_the_rows_it_holds(store, plan):
+    whole = next(training_batches(store, plan, 0))
+    for rows in (slice(0, 8), slice(8, None)):
+        part = next(training_batches(store, plan, 0, lambda ids, rows=rows: ids[rows]))
+        assert same(part, {name: x[rows] for name, x in whole.items()})
+
+
+def test_without_tensorflow_a_thread_feeds_and_says_so(store, plan, monkeypatch, caplog):
+    def missing():
+        raise ModuleNotFoundError('tensorflow')
+
+    monkeypatch.setattr(_tensorflow, 'import_tensorflow', missing)
+    wanted = [*thread_batches(store, plan.epoch(0)), *thread_batches(store, plan.epoch(1))]
+    batches = training_batches(store, plan, 0)
+    assert all(same(next(batches), expected) for expected in wanted)
+    batches.close()
+    assert caplog.text.count('tensorflow is not installed') == 1

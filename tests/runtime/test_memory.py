@@ -1,0 +1,148 @@
+"""What memory is free, on machines made of files, and what does not fit into it."""
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer_jax.errors import UserError
+from transformer_jax.runtime import memory
+from transformer_jax.runtime.memory import (
+    check_room,
+    device_memory,
+    free_memory,
+    give_back_freed,
+    in_units,
+)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Writes files of proc/ and sys/, and returns the folder that holds both."""
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding='ascii')
+        return tmp_path
+
+    write({'proc/meminfo': 'MemTotal: 4000 kB\nMemAvailable: 3000 kB\nHugePages_Total: 0\n'})
+    return write
+
+
+def _group(folder, limit, used, cache, version=2):
+    names = {
+        1: ('memory/', 'limit_in_bytes', 'usage_in_bytes', 'total_inactive_file'),
+        2: ('', 'max', 'current', 'inactive_file'),
+    }
+    top, limited, use, cached = names[version]
+    folder = f'sys/fs/cgroup/{top}{folder}memory'
+    return {
+        f'{folder}.{limited}': f'{limit}\n',
+        f'{folder}.{use}': f'{used}\n',
+        f'{folder}.stat': f'anon 5\n{cached} {cache}\n',
+    }
+
+
+def test_without_groups_it_is_what_the_machine_has_available(machine):
+    assert free_memory(machine({})) == 3000 * 1024
+
+
+def test_a_group_has_its_limit_less_its_use_but_for_the_file_cache(machine):
+    root = machine({'proc/self/cgroup': '0::/job\n', **_group('job/', 10_000, 7_000, 2_000)})
+    assert free_memory(root) == 5_000
+
+
+def test_a_group_without_a_limit_sets_none(machine):
+    root = machine({'proc/self/cgroup': '0::/job\n', **_group('job/', 'max', 7_000, 2_000)})
+    assert free_memory(root) == 3000 * 1024
+
+
+def test_the_group_that_holds_another_limits_it(machine):
+    groups = _group('job/', 6_000, 4_000, 0) | _group('job/step/', 'max', 500, 0)
+    assert free_memory(machine({'proc/self/cgroup': '0::/job/step\n', **groups})) == 2_000
+
+
+def test_groups_of_version_1(machine):
+    root = machine(
+        {
+            'proc/self/cgroup': '9:name=systemd:/\n4:cpu,memory:/job\n0::/\n',
+            **_group('job/', 10_000, 7_000, 2_000, version=1),
+        }
+    )
+    assert free_memory(root) == 5_000
+
+
+def test_a_container_sees_its_own_group_as_the_top(machine):
+    root = machine(
+        {'proc/self/cgroup': '4:memory:/docker/8a6f\n', **_group('', 9_000, 1_000, 0, version=1)}
+    )
+    assert free_memory(root) == 8_000
+
+
+def test_a_group_beyond_its_limit_has_nothing_left(machine):
+    root = machine({'proc/self/cgroup': '0::/\n', **_group('', 1_000, 1_200, 0)})
+    assert free_memory(root) == 0
+
+
+def test_elsewhere_nobody_knows(tmp_path):
+    assert free_memory(tmp_path) is None
+
+
+def test_the_memory_of_a_cpu_device_is_its_share_of_what_is_free(monkeypatch):
+    monkeypatch.setattr(memory, 'free_memory', lambda: 8_000)
+    assert device_memory(jax.devices()[0]) == 1_000  # of eight
+    held = [jax.device_put(np.zeros(25, np.float32), device) for device in jax.devices()[:2]]
+    assert device_memory(jax.devices()[0], held) == 1_100  # of two arrays one is there
+
+
+class Gpu:
+    platform = 'gpu'
+
+    def memory_stats(self):
+        return {'bytes_limit': 8_000, 'bytes_in_use': 3_000}
+
+
+def test_the_memory_of_an_accelerator_is_what_is_left_of_its_limit():
+    assert device_memory(Gpu()) == 5_000
+
+
+def test_sizes_are_said_in_the_unit_that_suits():
+    assert in_units(3 << 19) == '1.50 MiB'
+    assert in_units(3 << 29) == '1.50 GiB'
+
+
+@pytest.mark.parametrize(('room', 'fits'), [(2**19, False), (2**21, True), (None, True)])
+def test_a_program_that_needs_more_than_there_is_is_refused(monkeypatch, room, fits):
+    program = jax.jit(lambda x: x + 1).lower(jnp.zeros((2, 2**16)))  # 0.5 MiB in, 0.5 MiB out
+    monkeypatch.setattr(memory, 'device_memory', lambda device: room)
+    if fits:
+        check_room(program, jax.devices()[0], 'line 3', 'split it.')
+    else:
+        sentence = r'^line 3 needs 1\.00 MiB on a device of 0\.50 MiB: split it\.$'
+        with pytest.raises(UserError, match=sentence):
+            check_room(program, jax.devices()[0], 'line 3', 'split it.')
+
+
+@pytest.mark.skipif(
+    'CS_GNU_LIBC_VERSION' not in os.confstr_names, reason='of glibc, which is not here'
+)
+def test_what_was_freed_between_what_is_in_use_is_given_back():
+    def resident():
+        return int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+
+    blocks = [bytes([1]) * 3000 for _ in range(20_000)]
+    last = blocks.pop()  # glibc itself gives back what is above all that is in use
+    del blocks
+    before = resident()
+    give_back_freed()
+    assert before - resident() > 30_000_000 and last
+
+
+def test_another_c_library_keeps_what_was_freed(monkeypatch):
+    monkeypatch.setattr(memory.ctypes, 'CDLL', lambda name: object())
+    give_back_freed()

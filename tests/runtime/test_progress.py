@@ -1,0 +1,38 @@
+import logging
+import os
+
+from transformer_jax.runtime.progress import progress_bar, show_messages
+
+
+def test_a_log_that_nobody_reads_any_more_ends_nothing(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    logger = logging.getLogger('transformer_jax')
+    with os.fdopen(writer, 'w', buffering=1) as stderr, progress_bar('Working', total=2) as bar:
+        monkeypatch.setattr('sys.stderr', stderr)
+        monkeypatch.setattr(logger, 'handlers', [])
+        show_messages()
+        logger.info('to nobody')
+        bar.update(2)
+        print('to nobody', file=stderr)  # others, too, are spared from here on
+
+
+def test_a_full_disk_ends_nothing(monkeypatch):
+    logger = logging.getLogger('transformer_jax')
+    stderr = open('/dev/full', 'w', buffering=1)  # noqa: SIM115, as closing it fails
+    monkeypatch.setattr('sys.stderr', stderr)
+    monkeypatch.setattr(logger, 'handlers', [])
+    show_messages()
+    logger.info('lost')
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stderr.fileno())
+    stderr.close()
+
+
+def test_where_there_is_no_stderr_nothing_is_written_and_nothing_ends(monkeypatch):
+    logger = logging.getLogger('transformer_jax')
+    monkeypatch.setattr('sys.stderr', None)
+    monkeypatch.setattr(logger, 'handlers', [])
+    show_messages()
+    logger.info('to nobody')
+    with progress_bar('Working', total=2) as bar:
+        bar.update(2)

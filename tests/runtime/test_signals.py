@@ -1,0 +1,164 @@
+"""A signal is always answered, whatever the process is at."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from transformer_jax.runtime.signals import Stopped, StopSignals, stop_if_requested
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_work_that_asks_stops(number):
+    with StopSignals():
+        stop_if_requested()
+        send(number)
+        with pytest.raises(Stopped, match=f'Stopped by {number.name}'):
+            stop_if_requested()
+    stop_if_requested()  # the wish ends with the work
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_while_deferred_it_waits_to_be_asked(number, capfd):
+    with StopSignals() as stop, stop.deferred():
+        assert stop.requested(1) is None
+        send(number)
+        assert stop.requested(2) == number.name
+    assert 'Stopping after this step' in capfd.readouterr().err
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    with pytest.raises(KeyboardInterrupt), StopSignals() as stop, stop.deferred():
+        send(signal.SIGINT)
+        send(signal.SIGINT)
+
+
+def test_a_second_sigterm_still_waits():
+    with StopSignals() as stop, stop.deferred():
+        send(signal.SIGTERM)
+        send(signal.SIGTERM)
+        assert stop.requested(1) == 'SIGTERM'
+
+
+def test_a_signal_that_came_too_late_to_be_asked_for_is_known():
+    with StopSignals() as stop:
+        with stop.deferred():
+            assert stop.came() is None
+            send(signal.SIGTERM)
+        assert stop.came() == 'SIGTERM'
+
+
+def command(code, *signals, grace=0.3):
+    """Exit code and messages of a process that answers signals, runs `code` and gets `signals`."""
+    program = f"""
+import time
+from pathlib import Path
+from transformer_jax import command_line
+from transformer_jax.runtime import signals
+from transformer_jax.storage.files import partial_path
+signals._GRACE = {grace}
+signals.answer_signals()
+def main(arguments):
+    print('ready', flush=True)
+{code}
+command_line.run(main)
+"""
+    process = subprocess.Popen(
+        [sys.executable, '-c', program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == 'ready\n'
+        for number in signals:
+            process.send_signal(number)
+        _, messages = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    return process.returncode, messages
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    'work',
+    [
+        'while True: pass',
+        'time.sleep(60)',  # as a call of a library that Python cannot interrupt
+        'while True: signals.stop_if_requested(); time.sleep(0.01)',
+    ],
+)
+def test_a_command_ends_whatever_it_is_at(work, number):
+    assert command(f'    {work}', number) == (75, f'Stopped by {number.name}.\n')
+
+
+def test_what_a_command_was_writing_is_removed(tmp_path):
+    work = f'    partial_path(Path({str(tmp_path / "file")!r})).mkdir(); time.sleep(60)'
+    assert command(work, signal.SIGTERM)[0] == 75
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_saves_is_waited_for():
+    work = (
+        '    with signals.StopSignals() as stop, stop.deferred():\n'
+        '        time.sleep(1.5)\n'
+        '        raise signals.Stopped(f"Saved after {stop.requested(1)}.")'
+    )
+    code, messages = command(work, signal.SIGTERM)
+    assert (code, messages.splitlines()[-1]) == (75, 'Saved after SIGTERM.')
+
+
+def test_a_second_ctrl_c_ends_a_command_at_once():
+    # A signal that comes before the first one is heard is the same signal.
+    work = (
+        '    import os, threading\n'
+        '    threading.Timer(0.5, os.kill, (os.getpid(), 2)).start()\n'
+        '    with signals.StopSignals() as stop, stop.deferred(): time.sleep(60)'
+    )
+    assert command(work, signal.SIGINT)[0] == 130
+
+
+def test_a_command_that_is_done_is_stopped_by_no_signal_any_more():
+    work = '    import atexit, signal; atexit.register(signal.raise_signal, signal.SIGTERM)'
+    assert command(work) == (0, '')
+
+
+def test_a_stopped_command_does_not_wait_for_its_threads():
+    work = (
+        '    import threading\n'
+        '    threading.Thread(target=time.sleep, args=(60,)).start()\n'
+        '    raise signals.Stopped("Stopped.")'
+    )
+    assert command(work) == (75, 'Stopped.\n')
+
+
+def test_before_a_run_has_begun_sigterm_means_start_again(tmp_path):
+    config = tmp_path / 'config.py'
+    config.write_text('import signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(60)\n')
+    arguments = [sys.executable, '-m', 'transformer_jax.main', f'--config={config}']
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (75, 'Stopped by SIGTERM.\n')
+
+
+def test_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with StopSignals():
+        assert signal.getsignal(signal.SIGTERM) != before[0]
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_in_another_thread_nothing_is_caught():
+    found = []
+
+    def enter():
+        with StopSignals() as stop:
+            found.append(stop.requested(1))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert found == [None]

@@ -1,0 +1,75 @@
+import json
+
+import pytest
+
+from transformer_jax.data._tensorflow import import_tensorflow
+from transformer_jax.training.metrics_writer import MetricsWriter, read_metrics
+
+
+def record(step, **values):
+    return {'step': step, 'kind': 'train', **values}
+
+
+def test_lines_are_on_disk_at_once(tmp_path):
+    writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)
+    writer.write(record(5, loss=1.5))
+    assert json.loads((tmp_path / 'metrics.jsonl').read_text()) == record(5, loss=1.5)
+    writer.close()
+
+
+def test_what_was_logged_after_the_step_resumed_from_is_dropped(tmp_path):
+    path = tmp_path / 'metrics.jsonl'
+    path.write_text(''.join(json.dumps(record(step)) + '\n' for step in (5, 10, 15)))
+    writer = MetricsWriter(path, tmp_path / 'tb', step=10)
+    writer.write(record(15, again=1))
+    writer.close()
+    assert read_metrics(path) == [record(5), record(10), record(15, again=1)]
+
+
+def test_a_line_cut_short_is_left_out(tmp_path):
+    (tmp_path / 'metrics.jsonl').write_text(json.dumps(record(5)) + '\n{"step": 1')
+    assert read_metrics(tmp_path / 'metrics.jsonl') == [record(5)]
+
+
+def test_the_copy_of_a_damaged_file_goes_through_no_link(tmp_path):
+    (tmp_path / 'precious').write_text('as it was')
+    (tmp_path / 'metrics.jsonl').write_text('damaged\n')
+    (tmp_path / 'metrics.jsonl.damaged').symlink_to('precious')
+    MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tensorboard', step=0).close()
+    assert (tmp_path / 'precious').read_text() == 'as it was'
+    assert (tmp_path / 'metrics.jsonl.damaged').read_text() == 'damaged\n'
+
+
+def test_a_damaged_file_is_kept_beside_the_lines_that_are_left(tmp_path, caplog):
+    path = tmp_path / 'metrics.jsonl'
+    damaged = b'x{}\n17\n\xff\xfe\n' + json.dumps(record(5)).encode() + b'\n{"step": 6}\n'
+    path.write_bytes(damaged)
+    writer = MetricsWriter(path, tmp_path / 'tb', step=10)
+    writer.close()
+    assert writer.records == read_metrics(path) == [record(5)]
+    assert (tmp_path / 'metrics.jsonl.damaged').read_bytes() == damaged
+    assert '4 lines of' in caplog.text
+
+
+def test_tensorboard_has_the_same_numbers(tmp_path):
+    pytest.importorskip('tensorflow', reason='tensorflow is not installed')
+    tf = import_tensorflow()
+    writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)
+    writer.write(record(5, loss=1.5))
+    writer.close()
+    (file,) = (tmp_path / 'tb').iterdir()
+    values = [
+        (event.step, value.tag, float(tf.make_ndarray(value.tensor)))
+        for data in tf.data.TFRecordDataset(str(file)).as_numpy_iterator()
+        for event in [tf.compat.v1.Event.FromString(data)]
+        for value in event.summary.value
+    ]
+    assert values == [(5, 'train/loss', 1.5)]
+
+
+def test_a_dev_record_without_its_numbers_is_unreadable(tmp_path):
+    path = tmp_path / 'metrics.jsonl'
+    dev = {'step': 5, 'kind': 'dev', 'loss': 1.5, 'bleu': 2.0}
+    lines = [dev, dev | {'bleu': None}, dev | {'bleu': 'x'}, {'step': 5, 'kind': 'dev'}]
+    path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
+    assert read_metrics(path) == [dev]

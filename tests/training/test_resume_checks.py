@@ -1,0 +1,132 @@
+"""Whether a run may go on in a folder, and what it takes over."""
+
+import json
+import shutil
+
+import pytest
+from tiny_run import tiny
+
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
+from transformer_jax.storage.workdir import Workdir
+from transformer_jax.training import resume_checks, trainer
+from transformer_jax.training.trainer import train
+
+pytestmark = pytest.mark.usefixtures('programs_kept')
+
+
+def files(folder):
+    """When each was written to; folders are there or not."""
+    return {p: p.is_file() and p.stat().st_mtime_ns for p in folder.rglob('*') if p.name != 'lock'}
+
+
+def refused(workdir, sentence):
+    """That a run is, and leaves its folder as it is."""
+    before = files(workdir)
+    with pytest.raises(UserError, match=sentence):
+        train(tiny(train={'steps': 20}), workdir)
+    assert files(workdir) == before
+
+
+def test_an_origin_comes_too_late_for_a_run_that_has_begun(uninterrupted, tmp_path):
+    shutil.copytree(uninterrupted, tmp_path / 'run')
+    config = tiny(train={'steps': 20, 'init_from': str(uninterrupted)})
+    with pytest.raises(UserError, match=r"init_from='.*' comes too late for the run in workdir="):
+        train(config, tmp_path / 'run')
+
+
+def test_the_origin_that_a_run_has_had_stays_on_record(uninterrupted, tmp_path, caplog):
+    train(tiny(train={'steps': 2, 'init_from': str(uninterrupted)}), tmp_path)
+    train(tiny(train={'steps': 4, 'init_from': 'elsewhere'}), tmp_path)
+    assert Workdir(tmp_path).read_run().config.train.init_from == str(uninterrupted)
+    assert "train.init_from='elsewhere' is not looked at" in caplog.text
+
+
+def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, tmp_path):
+    def config(origin, steps):
+        return tiny(train={'init_from': str(origin), 'steps': steps})
+
+    train(config(uninterrupted, 6), tmp_path)
+    assert train(config(tmp_path / 'gone', 9), tmp_path)['step'] == 9
+
+
+def test_a_vocabulary_that_has_been_exchanged_is_named(uninterrupted, tmp_path):
+    run = Workdir(shutil.copytree(uninterrupted, tmp_path / 'run'))
+    Vocabulary.train(['another text'] * 9, size=280).save(run.vocabulary)
+    with pytest.raises(UserError, match=r'is not the vocabulary that the run beside it has'):
+        train(tiny(train={'steps': 20}), run.path)
+
+
+def test_another_vocabulary_is_refused(uninterrupted, tmp_path):
+    path = tmp_path / 'other.model'
+    Vocabulary.train(['the cat', 'le chat'], size=270).save(path)
+    with pytest.raises(UserError, match=r"data\.vocabulary='.*' is not the vocabulary that the"):
+        train(tiny(train={'steps': 20}, data={'vocabulary': str(path)}), uninterrupted)
+
+
+@pytest.mark.parametrize(
+    ('folder', 'd_ff', 'sentence'),
+    [
+        ('', 64, r"init_from='.*' holds the weights of another model .*model.d_ff: 64 against 32"),
+        ('checkpoints', 32, r"init_from='.*/checkpoints' holds no trained model"),
+    ],
+)
+def test_weights_that_are_missing_or_do_not_fit_are_refused(
+    uninterrupted, tmp_path, folder, d_ff, sentence
+):
+    config = tiny(model={'d_ff': d_ff}, train={'init_from': str(uninterrupted / folder)})
+    with pytest.raises(UserError, match=sentence):
+        train(config, tmp_path / 'run')
+    assert not (tmp_path / 'run').exists()
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    shutil.rmtree(run / 'checkpoints')
+    refused(run, r'has metrics of 12 steps but no checkpoint any more: restore')
+
+
+def test_a_run_that_was_to_have_no_checkpoint_yet_may_have_them_more_often(
+    uninterrupted, tmp_path, monkeypatch
+):
+    class BegunError(Exception):
+        pass
+
+    def begin(*_, **__):
+        raise BegunError
+
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    shutil.rmtree(run / 'checkpoints')
+    saved = json.loads((run / 'config.json').read_text())
+    saved['config']['train'].update(checkpoint_every=1000, eval_every=1000)
+    (run / 'config.json').write_text(json.dumps(saved))
+    monkeypatch.setattr(trainer, 'MetricsWriter', begin)
+    with pytest.raises(BegunError):
+        train(tiny(train={'steps': 20}), run)
+
+
+def test_checkpoints_without_a_config_are_not_touched(uninterrupted, tmp_path):
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    (run / 'config.json').unlink()
+    refused(run, r'holds checkpoints but no config\.json')
+
+
+def test_another_config_is_refused_and_named(uninterrupted):
+    before = (uninterrupted / 'config.json').read_text()
+    with pytest.raises(UserError, match=r'model\.d_ff: 64 against 32'):
+        train(tiny(model={'d_ff': 64}), uninterrupted)
+    assert (uninterrupted / 'config.json').read_text() == before
+
+
+def test_other_data_are_refused(tmp_path, uninterrupted):
+    run = shutil.copytree(uninterrupted, tmp_path / 'run')
+    saved = json.loads((run / 'config.json').read_text())
+    saved['data_fingerprint'] = 'that of other data'
+    (run / 'config.json').write_text(json.dumps(saved))
+    refused(run, 'belongs to other data')
+
+
+def test_metrics_out_of_reach_are_said(tmp_path):
+    (tmp_path / 'metrics.jsonl').mkdir()
+    with pytest.raises(UserError, match=r'has a metrics\.jsonl that cannot be read \('):
+        resume_checks.check_nothing_is_lost(Workdir(tmp_path), tiny(), None)

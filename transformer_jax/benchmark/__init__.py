@@ -1,0 +1,1 @@
+"""Measures training and decoding: `python -m transformer_jax.benchmark`."""

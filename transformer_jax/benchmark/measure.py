@@ -1,0 +1,366 @@
+"""Measurements of a config on this machine: of its input, its training step and its search.
+
+Each function runs what training or translating runs, and returns what the benchmark prints: nested
+dicts of numbers, in seconds, bytes, FLOPs and tokens. Target tokens are real ones, end marks
+included; model FLOPs are those of `flops.py`, in which padding is no work.
+"""
+
+import dataclasses
+import itertools
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from transformer_jax.config import Config
+from transformer_jax.data.batching import BatchPlan, Bucket
+from transformer_jax.data.loader import load_tensorflow, training_batches
+from transformer_jax.data.subword_sampling import SampledSegmentation
+from transformer_jax.data.token_store import TokenStore
+from transformer_jax.errors import UserError
+from transformer_jax.inference.batch_decoder import Searcher
+from transformer_jax.model import Transformer
+from transformer_jax.model.flops import step_flops
+from transformer_jax.model.layers import compute_dtype
+from transformer_jax.model.matmul import matmul
+from transformer_jax.runtime.signals import stop_if_requested
+from transformer_jax.sharding import shard_whole_batch
+from transformer_jax.storage.cache import keep_compiled_programs
+from transformer_jax.training.device_batches import device_batches
+from transformer_jax.training.metrics_writer import read_metrics
+from transformer_jax.training.preflight import Program, compile_steps, initial_state
+
+Numbers = dict[str, Any]
+_EOS = 1  # of what is decoded here: any token but padding does
+
+
+def repeated(run: Callable[[], Any], *, seconds: float, least: int = 3, most: int = 20) -> float:
+    """The median time of a call, in seconds, after one that is not counted.
+
+    Args:
+      run: does the work, and returns when it is done.
+      seconds: after which no further call is begun,
+      least: unless there were fewer calls,
+      most: or as soon as there were so many.
+    """
+    run()
+    times: list[float] = []
+    while len(times) < least or (sum(times) < seconds and len(times) < most):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def matrix_ceiling(config: Config, mesh: Mesh, seconds: float = 2.0) -> float:
+    """FLOP/s of products of large square matrices, on all devices of a mesh at a time.
+
+    Args:
+      config: whose dtype of computation they have.
+      mesh: the devices.
+      seconds: to measure for.
+    """
+    # Large enough that memory is no limit; on accelerators many in one program, which last longer
+    # than it takes to start it.
+    size, count = (2048, 1) if jax.default_backend() == 'cpu' else (8192, 16)
+    sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+
+    def matrices(seed: int) -> jax.Array:
+        shape = (mesh.size, size, size)
+        values = jax.random.normal(jax.random.key(seed), shape, compute_dtype(config.model))
+        return values * size**-0.5
+
+    a, b = (jax.jit(matrices, static_argnums=0, out_shardings=sharding)(k) for k in (0, 1))
+
+    @jax.jit
+    def products(a: jax.Array, b: jax.Array) -> jax.Array:
+        for _ in range(count):
+            a = jax.vmap(matmul)(a, b)
+        return a
+
+    taken = repeated(lambda: jax.block_until_ready(products(a, b)), seconds=seconds)
+    return mesh.size * count * 2 * size**3 / taken
+
+
+def start(command: Sequence[str]) -> float:
+    """Seconds from the start of a training process to the end of its first step.
+
+    Args:
+      command: flags of `transformer_jax.main`, the config's name and its overrides.
+
+    Raises:
+      UserError: if the training fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        flags = [*command, f'--workdir={folder}/run', '--config.train.log_every=1']
+        begin = time.perf_counter()
+        with (
+            tempfile.TemporaryFile('w+', encoding='utf-8') as messages,
+            subprocess.Popen(
+                [sys.executable, '-m', 'transformer_jax.main', *flags],
+                stdout=subprocess.DEVNULL,
+                stderr=messages,
+            ) as process,
+        ):
+            try:
+                log = Path(folder) / 'run' / 'metrics.jsonl'
+                # A run with train.init_from measures dev before step 1.
+                while not any(record['kind'] == 'train' for record in read_metrics(log)):
+                    stop_if_requested()
+                    if process.poll() is not None:
+                        messages.seek(0)
+                        last = (messages.read().strip().splitlines() or ['no message'])[-1]
+                        raise UserError(f'the training that was to be timed has ended: {last}')
+                    time.sleep(0.02)
+                return time.perf_counter() - begin
+            finally:
+                process.kill()
+
+
+def input_pipeline(
+    store: TokenStore,
+    plan: BatchPlan,
+    segmentation: SampledSegmentation | None,
+    seconds: float,
+) -> Numbers:
+    """How fast the feed is, on its own, over shuffled epochs."""
+    load_tensorflow()
+    feed = training_batches(store, plan, 0, segmentation=segmentation)
+    next(feed)  # the first waits for tf.data to start
+    pairs = batches = 0
+    begin = time.perf_counter()
+    while (taken := time.perf_counter() - begin) < seconds:
+        pairs += int((next(feed)['source'][:, 0] != 0).sum())
+        batches += 1
+    feed.close()
+    return {
+        'pairs_per_second': pairs / taken,
+        'batches_per_second': batches / taken,
+        'epochs': batches / plan.batches_per_epoch,
+        'pairs': len(store) - plan.dropped,
+        'padding': plan.padding,
+        'shapes': len(plan.buckets),
+    }
+
+
+def compilation(
+    config: Config, vocab_size: int, plan: BatchPlan, mesh: Mesh, limit: int | None
+) -> tuple[dict[Bucket, Program], Numbers]:
+    """Compiles the training step for all shapes, without and with a cache that knows them.
+
+    Args:
+      config: of the run.
+      vocab_size: V.
+      plan: whose shapes they are.
+      mesh: the devices.
+      limit: see `compile_steps`.
+    """
+    seconds = []
+    before = jax.config.jax_compilation_cache_dir
+    with tempfile.TemporaryDirectory() as folder:
+        keep_compiled_programs(Path(folder))
+        reset_cache()  # JAX opens the folder once
+        for _ in ('cold', 'warm'):
+            jax.clear_caches()
+            begin = time.perf_counter()
+            programs = compile_steps(config, vocab_size, plan.buckets, mesh, limit)
+            seconds.append(time.perf_counter() - begin)
+    jax.config.update('jax_compilation_cache_dir', before)
+    reset_cache()
+    return programs, {'cold_seconds': seconds[0], 'warm_seconds': seconds[1]}
+
+
+class TrainingSpeed:
+    """The training step with weights of its own."""
+
+    def __init__(
+        self,
+        config: Config,
+        vocab_size: int,
+        programs: Mapping[Bucket, Program],
+        mesh: Mesh,
+        ceiling: float,
+    ):
+        """Makes an initial state.
+
+        Args:
+          config: of the run.
+          vocab_size: V.
+          programs: from `compile_steps`.
+          mesh: the devices.
+          ceiling: FLOP/s, from `matrix_ceiling`.
+        """
+        self._config, self._vocab_size = config, vocab_size
+        self._programs, self._mesh, self._ceiling = programs, mesh, ceiling
+        self._state = initial_state(config, vocab_size, mesh)
+
+    def shape(self, bucket: Bucket, seconds: float) -> Numbers:
+        """A batch without any padding, step by step."""
+        program, random = self._programs[bucket], np.random.RandomState(0)
+        sizes = {'source': bucket.source_length, 'target': bucket.target_length}
+        batch = {
+            name: random.randint(1, self._vocab_size, (program.rows, length)).astype(np.int32)
+            for name, length in sizes.items()
+        }
+        batch = shard_whole_batch(batch, self._mesh)
+        taken = repeated(lambda: self._step(program, batch), seconds=seconds)
+        lengths = [[length] * program.rows for length in sizes.values()]
+        return {'seconds': taken} | self._rates(*lengths, taken)
+
+    def mix(
+        self,
+        store: TokenStore,
+        plan: BatchPlan,
+        segmentation: SampledSegmentation | None,
+        seconds: float,
+        rounds: int = 5,
+    ) -> Numbers:
+        """The config's own batches, through the feed, as the trainer takes them: no waiting for a
+        step before the next is asked for. The median of some rounds.
+
+        Lengths are those of the store, also where pieces are drawn.
+        """
+        rows = {bucket: program.rows for bucket, program in self._programs.items()}
+        load_tensorflow()
+        feed = device_batches(store, plan, rows, self._mesh, segmentation=segmentation)
+        results = []
+
+        def steps(count: int) -> tuple[float, float]:
+            """Seconds in all, and those of them that the devices may have waited for batches."""
+            begin, waiting = time.perf_counter(), 0.0
+            for _ in range(count):
+                asked = time.perf_counter()
+                bucket, batch = next(feed)
+                # A wait of the host alone costs nothing: it is ahead of accelerators.
+                if self._state.step.is_ready():
+                    waiting += time.perf_counter() - asked
+                self._state = self._programs[bucket].run(self._state, batch)
+            jax.block_until_ready(self._state)
+            return time.perf_counter() - begin, waiting
+
+        before = 3  # the first of all waits for tf.data to start
+        fastest, _ = min(steps(1) for _ in range(before))
+        count = max(1, min(500, math.ceil(seconds / rounds / fastest)))
+        planned = itertools.islice(_planned(plan), before, None)
+        for _ in range(rounds):
+            taken, waiting = steps(count)
+            ids = np.concatenate(list(itertools.islice(planned, count)))
+            lengths = store.source.lengths[ids], store.target.lengths[ids]
+            found = {'seconds': taken / count, 'waiting_share': waiting / taken}
+            results.append(found | self._rates(*lengths, taken))
+        feed.close()
+        return sorted(results, key=lambda r: r['target_tokens_per_second'])[rounds // 2]
+
+    def _step(self, program: Program, batch: Mapping[str, jax.Array]) -> None:
+        self._state = jax.block_until_ready(program.run(self._state, batch))
+
+    def _rates(self, source: Sequence[int], target: Sequence[int], seconds: float) -> Numbers:
+        flops = step_flops(self._config, self._vocab_size, source, target)
+        return {
+            'target_tokens_per_second': float(np.sum(target)) / seconds,
+            'sentences_per_second': len(target) / seconds,
+            'flops_per_second': flops / seconds,
+            'utilisation': flops / seconds / self._ceiling,
+        }
+
+
+def peak_memory(mesh: Mesh) -> Numbers:
+    """The most memory that was in use: of a device, or of this process where devices do not say."""
+    stats = mesh.local_devices[0].memory_stats() or {}
+    if 'peak_bytes_in_use' in stats:
+        return {'bytes': stats['peak_bytes_in_use'], 'of': 'device'}
+    unit = 1 if sys.platform == 'darwin' else 1024
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return {'bytes': used, 'of': 'process'}
+
+
+class DecodingSpeed:
+    """Searches with random weights, for outputs exactly as long as their sources.
+
+    Weights that were not trained end their outputs anywhere; here the end mark is made unlikely,
+    and the limit is the length of the source.
+
+    Attributes:
+      max_rows: most sentences that translating takes at a time here.
+    """
+
+    def __init__(self, config: Config, vocab_size: int, sentences: Sequence[np.ndarray]):
+        """Makes initial weights.
+
+        Args:
+          config: sizes, dtype and length penalty.
+          vocab_size: V.
+          sentences: int32 ids with the end mark, to be translated; what is too long for the
+            model's positions is cut.
+        """
+        model = Transformer(config.model, vocab_size)
+        one = jnp.zeros((1, 1), jnp.int32)
+        params = jax.jit(model.init)(jax.random.key(0), one, one)['params']
+        # All others have logits on both sides of this one's 0, some of them far above.
+        params['embedding'] = params['embedding'].at[_EOS].set(0.0)
+        decode = dataclasses.replace(config.decode, max_extra_length=0)
+        config = dataclasses.replace(config, decode=decode)
+        self._search = Searcher(config, vocab_size, _EOS, params)
+        self.max_rows = self._search.max_rows
+        limit = self._search.source_limit()
+        self._sentences = [
+            np.append(ids[: limit - 1], np.int32(_EOS)) if 0 < limit < len(ids) else ids
+            for ids in sentences
+        ]
+
+    def throughput(self, beam_size: int, max_rows: int, seconds: float) -> Numbers:
+        """Of batches of at most so many sentences, sorted by length."""
+        self._search.max_rows = max_rows
+        sentences = self._sentences[: max(8, 4 * max_rows)]
+        decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
+        tokens = 0
+
+        def run() -> None:
+            nonlocal tokens
+            found = self._search(sentences, decode)
+            tokens = sum(int(np.count_nonzero(outputs.tokens[0])) for outputs in found)
+
+        taken = repeated(run, seconds=seconds, least=1, most=5)
+        return {
+            'beam_size': beam_size,
+            'max_rows': max_rows,
+            'tokens_per_second': tokens / taken,
+            'sentences_per_second': len(sentences) / taken,
+        }
+
+    def latency(self, beam_size: int, count: int = 40) -> Numbers:
+        """Seconds for a sentence on its own: median and 95th percentile of `count` sentences."""
+        decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
+        sentences = self._sentences[:count]
+        for ids in sentences:  # compiles each shape once
+            self._search.prepare([len(ids)], decode)
+        times = []
+        for ids in sentences:
+            begin = time.perf_counter()
+            list(self._search([ids], decode))
+            times.append(time.perf_counter() - begin)
+        return {
+            'beam_size': beam_size,
+            'median_seconds': statistics.median(times),
+            'p95_seconds': float(np.quantile(times, 0.95)),
+            'median_tokens': statistics.median(len(ids) for ids in sentences),
+        }
+
+
+def _planned(plan: BatchPlan) -> Iterator[np.ndarray]:
+    """The pairs of each step."""
+    for epoch in itertools.count():
+        for batch in plan.epoch(epoch):
+            yield batch.ids[batch.ids >= 0]

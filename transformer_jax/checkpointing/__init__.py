@@ -1,0 +1,1 @@
+"""Checkpoints: Orbax, and what it lacks."""

@@ -1,0 +1,48 @@
+"""Dev scores that are saved beside checkpoints."""
+
+import json
+from pathlib import Path
+
+from transformer_jax.runtime import processes
+from transformer_jax.storage.files import read_json, written_whole
+
+FILE_NAME = 'scores.json'
+
+
+class DevScores:
+    """The dev scores of the checkpoints in a directory; a file that is damaged counts as absent."""
+
+    def __init__(self, directory: Path):
+        """Reads from `directory`, the folder of all checkpoints; creates nothing."""
+        self._directory = directory
+        self._known: dict[int, float | None] = {}
+
+    def bleu(self, step: int) -> float | None:
+        """Returns the dev BLEU of a checkpoint, or None if it has no readable scores."""
+        if step not in self._known:
+            try:
+                self._known[step] = read_json(self._path(step), {'bleu': float})['bleu']
+            except (OSError, ValueError):
+                self._known[step] = None
+        return self._known[step]
+
+    def remember(self, step: int, scores: dict[str, float]) -> None:
+        """Notes scores that are being saved with a checkpoint, so that no file is read for them."""
+        self._known[step] = scores['bleu']
+
+    def add(self, step: int, scores: dict[str, float]) -> None:
+        """Writes scores beside a checkpoint that was saved without them.
+
+        Args:
+          step: of the checkpoint.
+          scores: by name; 'bleu' must be among them.
+        """
+        self.remember(step, scores)
+        if processes.is_first():
+            path = self._path(step)
+            path.parent.mkdir(exist_ok=True)
+            with written_whole(path) as file:
+                json.dump(scores, file)
+
+    def _path(self, step: int) -> Path:
+        return self._directory / str(step) / 'scores' / FILE_NAME

@@ -1,0 +1,185 @@
+"""All sections of a run, and which of their fields make it another run."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transformer_jax.config.data import DataConfig
+from transformer_jax.config.decode import DecodeConfig
+from transformer_jax.config.mesh import MeshConfig
+from transformer_jax.config.model import ModelConfig
+from transformer_jax.config.optimizer import OptimizerConfig
+from transformer_jax.config.train import TrainConfig
+from transformer_jax.config.validation import fail
+from transformer_jax.errors import UserError
+
+# What may change between two starts of one run: how long it is and what is done along the way, and
+# how its steps are laid on whatever devices there are. Where the data lie is free, since a
+# fingerprint of their content is compared.
+_FREE = (
+    'model.remat',
+    'train.steps',
+    'train.log_every',
+    'train.eval_every',
+    'train.checkpoint_every',
+    'train.keep',
+    'train.keep_best',
+    'train.accumulate_steps',
+    'train.deterministic',
+    'train.on_nonfinite',
+    'train.patience',
+    'train.eval_beam_size',
+    'data.cache_dir',
+    'data.data_dir',
+    'data.manual_dir',
+    'data.vocabulary',
+    'data.train_source',
+    'data.train_target',
+    'data.dev_source',
+    'data.dev_target',
+    'data.test_source',
+    'data.test_target',
+)
+_FREE_SECTIONS = ('mesh', 'decode')
+
+# What may change of a model from one run to another that begins from its weights.
+_FREE_OF_WEIGHTS = (
+    'dropout_rate',
+    'attention_dropout_rate',
+    'activation_dropout_rate',
+    'attention_gain',  # of random weights
+    'attention_implementation',
+    'dtype',
+    'remat',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """All settings of a run, a section each; the default is the paper's base model on WMT14."""
+
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    mesh: MeshConfig = dataclasses.field(default_factory=MeshConfig)
+    decode: DecodeConfig = dataclasses.field(default_factory=DecodeConfig)
+
+    def __post_init__(self):
+        field = 'keep' if self.decode.average == 'latest' else 'keep_best'
+        kept = getattr(self.train, field)
+        if self.decode.average_checkpoints > kept:
+            fail(
+                'decode.average_checkpoints',
+                self.decode.average_checkpoints,
+                f'asks for more checkpoints than train.{field}={kept} keeps: '
+                f'raise train.{field} or lower decode.average_checkpoints.',
+            )
+        if self.train.log_every * self.data.tokens_per_batch >= 2**31:
+            fail(
+                'train.log_every',
+                self.train.log_every,
+                f'times data.tokens_per_batch={self.data.tokens_per_batch} is more than can be '
+                'counted, 2^31: lower one of the two.',
+            )
+        longest, reach = self.data.max_length, self.model.reach
+        if reach is not None and longest > reach:
+            fail(
+                'data.max_length',
+                longest,
+                f'is more than model.max_positions={reach}, '
+                'the longest sentence that learned positions reach: raise it or lower this.',
+            )
+        if reach is not None and reach - self.decode.max_extra_length < 2:
+            fail(
+                'decode.max_extra_length',
+                self.decode.max_extra_length,
+                f'leaves no place for a source among model.max_positions={reach} learned '
+                'positions: lower it.',
+            )
+        if self.data.vocabulary and self.train.init_from:
+            fail(
+                'data.vocabulary',
+                self.data.vocabulary,
+                f'cannot go with train.init_from={self.train.init_from!r}, whose weights belong to '
+                'a vocabulary of their own: leave out one of the two.',
+            )
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> 'Config':
+        """Builds a `Config` from nested mappings such as a ConfigDict.
+
+        Raises:
+          UserError: for an unknown key (it names the nearest), a wrong type or a bad value.
+        """
+        values = {}
+        for section, section_class in _SECTIONS.items():
+            given = mapping.get(section, {})
+            if not isinstance(given, Mapping) and not hasattr(given, 'items'):
+                fail(section, given, 'must be a section with fields of its own.')
+            for name in given:
+                check_key(f'{section}.{name}')
+            values[section] = section_class(**dict(given.items()))
+        for section in mapping:
+            check_key(str(section))
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Nested plain dicts: section, field, value."""
+        return dataclasses.asdict(self)
+
+    def to_config_dict(self):
+        """An `ml_collections.ConfigDict` for config files to start from; it knows every field."""
+        from ml_collections import ConfigDict  # only config files need the package
+
+        config = ConfigDict(self.to_dict())
+        config.lock()  # so that a misspelt field fails on its own line of the config file
+        return config
+
+    def differences(self, other: 'Config') -> list[str]:
+        """The fields that make `other` another run than this one, as 'field: mine, theirs'."""
+        free = list(_FREE)
+        if self.data.corpus == 'huggingface':
+            free.append('data.dataset')  # which may be a folder
+        return [
+            line
+            for section, name, line in self._different_fields(other)
+            if section not in _FREE_SECTIONS and f'{section}.{name}' not in free
+        ]
+
+    def model_differences(self, other: 'Config') -> list[str]:
+        """The fields for which weights of `other` do not fit, as 'field: mine, theirs'."""
+        return [
+            line
+            for section, name, line in self._different_fields(other)
+            if section == 'model' and name not in _FREE_OF_WEIGHTS
+        ]
+
+    def _different_fields(self, other: 'Config') -> Iterator[tuple[str, str, str]]:
+        """Section, name and 'field: mine, theirs' of each field that is not the same."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        for section in mine:
+            for name, value in mine[section].items():
+                if value != theirs[section][name]:
+                    there = theirs[section][name]
+                    yield section, name, f'{section}.{name}: {value!r} against {there!r}'
+
+
+_SECTIONS = {field.name: field.type for field in dataclasses.fields(Config)}
+
+
+def check_key(key: str) -> None:
+    """Raises a UserError that names the nearest field unless `key` ('model.d_ff') is one."""
+    known = list(_SECTIONS)
+    for section, section_class in _SECTIONS.items():
+        known += [f'{section}.{field.name}' for field in dataclasses.fields(section_class)]
+    if key in known:
+        return
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    # A right name in the wrong section, or in none, is a slip that spelling alone does not find.
+    names = {name.rpartition('.')[2]: name for name in known}
+    same_name = difflib.get_close_matches(key.rpartition('.')[2], names, n=1, cutoff=0.8)
+    hint = names[same_name[0]] if same_name else (near or [None])[0]
+    ending = f'did you mean {hint}?' if hint else f'the sections are {", ".join(_SECTIONS)}.'
+    raise UserError(f'{key} is not a field of the config; {ending}')

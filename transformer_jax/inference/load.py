@@ -1,0 +1,125 @@
+"""Reads a trained model: config, vocabulary and the mean of its checkpoints."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from transformer_jax.config import Config
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
+from transformer_jax.model import parameter_shapes
+from transformer_jax.storage.workdir import Workdir
+
+
+def load_trained(
+    workdir: str | os.PathLike[str],
+    *,
+    checkpoints: int | None = None,
+    average: str | None = None,
+    steps: Sequence[int] | None = None,
+    field: str = 'workdir',
+) -> tuple[Config, Vocabulary, Any, list[int]]:
+    """Reads a trained model from its work directory.
+
+    Args:
+      workdir: the folder.
+      checkpoints, average, steps: `count`, `which` and `steps` of `CheckpointChoice`.
+      field: name of the folder in error messages.
+
+    Returns:
+      Config, vocabulary, parameters as NumPy arrays, and the steps they are the mean of.
+
+    Raises:
+      UserError: if the folder holds no trained model or a part of it cannot be used.
+    """
+    # Orbax takes seconds to import.
+    from transformer_jax.checkpointing import averaging
+    from transformer_jax.checkpointing.choice import CheckpointChoice
+    from transformer_jax.checkpointing.manager import Checkpoints
+
+    folder = Workdir(workdir, field)
+    folder.check_path()
+    saved = folder.read_run()
+    if saved is None or not (folder.has_checkpoints() or os.path.isdir(folder.checkpoints)):
+        raise UserError(
+            f'{folder} holds no trained model: '
+            'train one there first (python -m transformer_jax.main), or name another folder.'
+        )
+    config = saved.config
+    choice = CheckpointChoice(checkpoints, average, steps)
+    manager = Checkpoints(folder.checkpoints, every=config.train.checkpoint_every, read_only=True)
+    try:
+        there = manager.steps()
+        candidates = choice.candidates(manager, config.decode)
+        try:
+            weights, used = averaging.average(
+                manager,
+                candidates,
+                choice.limit(config.decode),
+                largest_gap=choice.largest_gap(config.decode, manager.every),
+            )
+        except FileNotFoundError as error:
+            raise UserError(
+                f'{folder} holds no checkpoint that can be read: {_remedy(candidates, there)}'
+            ) from error
+        choice.warn_of_fewer(used, config.train)
+    finally:
+        manager.close()
+    _check_weights(folder, config, weights, used)
+    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    trained_with = saved.vocabulary_digest or vocabulary.digest
+    if vocabulary.digest != trained_with or vocabulary.size != len(weights['embedding']):
+        raise UserError(
+            f'{str(folder.vocabulary)!r} is not the vocabulary that the model beside it was '
+            'trained with: restore that of this run.'
+        )
+    mean = folder.read_average()
+    return config, vocabulary, weights, used if mean is None else mean['steps']
+
+
+def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[int]) -> None:
+    """Raise a UserError if the weights do not fit the config's model or are not finite."""
+
+    def by_name(tree: Any) -> dict[str, Any]:
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return {jax.tree_util.keystr(k, simple=True, separator='/'): x for k, x in leaves}
+
+    found = by_name(weights)
+    # The vocabulary has a check of its own.
+    size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
+    for name, wanted in by_name(parameter_shapes(config.model, size)).items():
+        there = found.pop(name, None)
+        is_there = 'is missing' if there is None else f'is {there.dtype} {list(there.shape)}'
+        if there is None or (there.shape, there.dtype) != (wanted.shape, wanted.dtype):
+            raise UserError(
+                f'{folder} has a config.json that does not fit its checkpoints: {name} {is_there} '
+                f'and should be {wanted.dtype} {list(wanted.shape)}; restore the config.json of '
+                'this run.'
+            )
+        if not np.isfinite(there).all():
+            raise UserError(
+                f'{folder}: {name} has values that are not finite in the mean of checkpoints '
+                f'{steps}: choose others (--checkpoints, --average), or train anew with a lower '
+                'optimizer.learning_rate_scale.'
+            )
+    if found:
+        raise UserError(
+            f'{folder} has a config.json that does not fit its checkpoints, which have '
+            f'{next(iter(found))} as well: restore the config.json of this run.'
+        )
+
+
+def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:
+    """What to do where none of the checkpoints `tried`, of those `there`, can be read."""
+    if not there:
+        return 'let its training reach train.checkpoint_every steps, or resume it.'
+    others = [str(step) for step in there if step not in tried]
+    if not others:
+        return 'all are damaged; restore them, or name another folder.'
+    return (
+        f'those of steps {", ".join(map(str, tried))} are damaged; restore them, or make a run of '
+        f'others: python -m transformer_jax.average --steps={",".join(others)}.'
+    )

@@ -1,0 +1,1 @@
+"""This process and its machine: signals, other processes, memory, progress, compiled programs."""

@@ -1,0 +1,193 @@
+"""Stopping on request: SIGTERM and Ctrl-C are noted, and answered where nothing can be lost.
+
+A handler that raises may interrupt an import, a lock or a callback of XLA, and there the exception
+is lost. So a signal is only noted, and long work calls `stop_if_requested` between its parts. A
+command also has a watcher thread, which ends the process if no part ends soon.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+from transformer_jax.storage.files import remove_unfinished
+
+# EX_TEMPFAIL of sysexits.h: nothing is wrong, start again.
+RESTART_EXIT_CODE = 75
+INTERRUPTED_EXIT_CODE = 130
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_GRACE = 3.0  # seconds in which work must come to its next `stop_if_requested`
+_POLL = 0.05  # seconds
+
+
+class Stopped(BaseException):
+    """The work was asked to stop, and has; the same command goes on where it stopped.
+
+    Not an Exception, as KeyboardInterrupt is not: no code must take it for a failure and carry on.
+    """
+
+
+_asked: signal.Signals | None = None
+_deferred = 0
+_watched = False
+
+
+def stop_if_requested() -> None:
+    """Raise `Stopped` if a stop was asked for. Long work calls this between its parts."""
+    if _asked is not None:
+        raise Stopped(f'Stopped by {_asked.name}.')
+
+
+def answer_signals() -> None:
+    """Make this process answer SIGTERM and Ctrl-C, in every phase, until its end.
+
+    The first signal makes the work end at its next `stop_if_requested`. If that does not come
+    within seconds, it ends the process with `RESTART_EXIT_CODE`. A second Ctrl-C ends it at once.
+
+    Commands call this first. It is not for notebooks, whose kernel is the process.
+    """
+    global _watched
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)  # as set_wakeup_fd demands
+    # Python runs handlers between two of its own instructions, which XLA may keep it from for
+    # minutes; the number of a signal is in the pipe at once.
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in _SIGNALS:
+        signal.signal(number, _left_to_the_watcher)
+    _watched = True
+    threading.Thread(target=_watch, args=(reader,), daemon=True).start()
+
+
+def end_at_once(code: int) -> None:
+    """End a process that answers signals without waiting for its threads; else return.
+
+    A thread may import TensorFlow, which takes many seconds.
+    """
+    if _watched:
+        os._exit(code)
+
+
+def ignore_signals() -> None:
+    """Have a process that answers signals end with its own exit code, now that all is done."""
+    if _watched:
+        for number in _SIGNALS:
+            # Because Python restores the default handlers before it ends, a signal that comes late
+            # would change the exit code.
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _left_to_the_watcher(*_: object) -> None:
+    pass
+
+
+def _watch(reader: int) -> None:
+    deadline = None
+    while True:
+        if select.select([reader], [], [], None if deadline is None else _POLL)[0]:
+            for number in os.read(reader, 64):
+                if signal.getsignal(number) is not _left_to_the_watcher:
+                    continue
+                if _note(signal.Signals(number)):
+                    _end(INTERRUPTED_EXIT_CODE)
+                deadline = deadline or time.monotonic() + _GRACE
+        elif _deferred:
+            deadline = time.monotonic() + _GRACE
+        elif time.monotonic() > deadline:
+            _end(RESTART_EXIT_CODE)
+
+
+def _end(code: int) -> None:
+    """End the process as it is; `finally` clauses are not run."""
+    _say(f'Stopped by {_asked.name}.\n')
+    remove_unfinished()
+    os._exit(code)
+
+
+def _note(number: signal.Signals) -> bool:
+    """Note the wish to stop; return whether it is Ctrl-C after an earlier wish."""
+    global _asked
+    again = _asked is not None
+    _asked = _asked or number
+    if _deferred and not again:
+        _say('\nStopping after this step; Ctrl-C again stops at once, without saving.\n')
+    return again and number == signal.SIGINT
+
+
+def _say(text: str) -> None:
+    """Write to stderr; sys.stderr itself may be in the middle of a write."""
+    with contextlib.suppress(OSError):  # nobody may be there to read it
+        os.write(2, text.encode())
+
+
+class StopSignals:
+    """While entered, SIGTERM and SIGINT ask for a stop.
+
+    In a command this adds nothing to `answer_signals`. Elsewhere, as in a notebook, it catches both
+    signals, and a second SIGINT raises KeyboardInterrupt. In a thread other than the main one,
+    which gets no signals, nothing is caught.
+    """
+
+    def __init__(self, many: bool = False):
+        """Prepares to listen.
+
+        Args:
+          many: whether this is one of many processes, which agree on the step to stop after.
+        """
+        self._many, self._passed_on = many, False
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> 'StopSignals':
+        if threading.current_thread() is threading.main_thread():
+            if self._many:
+                # JAX has its own handler for SIGTERM, through which the processes agree.
+                handlers = {signal.SIGINT: self._pass_on}
+            else:
+                handlers = {} if _watched else dict.fromkeys(_SIGNALS, self._hear)
+            self._before = {s: signal.signal(s, handler) for s, handler in handlers.items()}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        global _asked
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if not _watched:
+            _asked = None
+
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """A context that asks `requested` after each step and saves, however long that takes."""
+        global _deferred
+        _deferred += 1
+        try:
+            yield
+        finally:
+            _deferred -= 1
+
+    def requested(self, step: int) -> str | None:
+        """Return why to stop after `step`, or None to go on. Every process must ask after it."""
+        if self._many:
+            from jax.experimental import multihost_utils
+
+            return 'SIGTERM' if multihost_utils.reached_preemption_sync_point(step) else None
+        return None if _asked is None else _asked.name
+
+    def came(self) -> str | None:
+        """Return the signal that came after the last call of `requested`, or None.
+
+        Many processes, which would have to agree on it, go on.
+        """
+        return None if _asked is None or self._many else _asked.name
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        if _note(signal.Signals(number)):
+            raise KeyboardInterrupt
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        if self._passed_on:
+            raise KeyboardInterrupt
+        self._passed_on = True
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,354 @@
+"""The work directory of a run: self-contained, so that it can be moved and still translates.
+
+config.json         the config, and a fingerprint of the data
+vocabulary.model    the SentencePiece model
+checkpoints/        orbax
+metrics.jsonl       one JSON object a line
+tensorboard/        the same for TensorBoard
+results.json        what the finished run reached
+average.json        of averaged weights: from where, and from which steps
+lock                held by the process that trains here
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import logging
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer_jax.config import Config
+from transformer_jax.errors import CANNOT_WRITE, UserError, first_line, user_path
+from transformer_jax.storage.files import check_shape, read_json, written_whole
+
+_logger = logging.getLogger('transformer_jax')
+
+# What file systems without locks answer.
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+# What each file has to hold, as `parse_json` takes it.
+_RUN = {'config': {str: {str: (str, float, bool)}}, 'data_fingerprint': str}
+_RUN_SINCE = {'split_fingerprints': {str: str}, 'vocabulary_digest': (str, None)}
+_AVERAGE = {'workdir': str, 'steps': [int]}
+_RESULTS = {
+    'finished': {'steps': int, 'patience': int, 'decode': dict},
+    'step': int,
+    'averaged_checkpoints': [int],
+    'test': {
+        'sentences': int,
+        'tokens': int,
+        **dict.fromkeys(('loss', 'perplexity', 'bleu', 'chrf'), float),
+        **dict.fromkeys(('bleu_signature', 'chrf_signature'), str),
+    },
+    'best_dev': (None, {'step': int, 'bleu': float}),
+    'examples': [dict.fromkeys(('source', 'reference', 'translation'), str)],
+}
+# What a run writes in its folder; of the folders, all that is in them.
+WRITTEN = (
+    'config.json',
+    'vocabulary.model',
+    'checkpoints',
+    'checkpoints.damaged',
+    'metrics.jsonl',
+    'metrics.jsonl.damaged',
+    'tensorboard',
+    'results.json',
+    'average.json',
+    'lock',
+)
+_FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')  # of these
+# Characters with which checkpoints cannot be read, because to TensorStore a backslash is a slash;
+# and cannot be saved, because Orbax takes the path for a pattern.
+_UNREADABLE, _UNWRITABLE = r'\\', r'[][*?\\]'
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedRun:
+    """What config.json says of a run.
+
+    Attributes:
+      config: its config.
+      data_fingerprint: of all its data and its vocabulary.
+      split_fingerprints: of 'dev' and 'test', as far as they are known.
+      vocabulary_digest: of the vocabulary it is trained with, where it is known.
+    """
+
+    config: Config
+    data_fingerprint: str
+    split_fingerprints: dict[str, str]
+    vocabulary_digest: str | None
+
+
+class Workdir:
+    """Names and reads the parts of a work directory.
+
+    Attributes:
+      path: the folder.
+      field: what errors call it.
+
+    Raises:
+      UserError: if there cannot be such a path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], field: str = 'workdir'):
+        self.path = user_path(path, field)
+        self.field = field
+
+    def __str__(self) -> str:
+        return f'{self.field}={str(self.path)!r}'
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.path / 'checkpoints'
+
+    @property
+    def vocabulary(self) -> Path:
+        """The SentencePiece model file."""
+        return self.path / 'vocabulary.model'
+
+    @property
+    def metrics(self) -> Path:
+        """The JSON-lines file of metrics."""
+        return self.path / 'metrics.jsonl'
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard's event files."""
+        return self.path / 'tensorboard'
+
+    def has_checkpoints(self) -> bool:
+        """Whether there is a checkpoint, readable or not.
+
+        Raises:
+          UserError: if that cannot be seen.
+        """
+        try:
+            return any(name.isdigit() for name in os.listdir(self.checkpoints))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise UserError(
+                f'{self} has checkpoints that may not be read ({error.strerror}): change their '
+                'permissions, or choose another folder.'
+            ) from error
+
+    def check_path(self, writing: bool = False) -> None:
+        """Raises a UserError if checkpoints cannot be read here because of characters of the path.
+
+        Args:
+          writing: whether they must be saved here as well.
+        """
+        odd = re.search(_UNWRITABLE if writing else _UNREADABLE, str(self.path.absolute()))
+        if odd:
+            raise UserError(
+                f'{self} has the character {odd[0]} in its full path, where checkpoints cannot be '
+                'kept: choose a path without any of [ ] * ? and backslash.'
+            )
+
+    def check_writable(self) -> None:
+        """Raises a UserError unless this folder exists, or can be made, and written to.
+
+        What a run writes there must stay there: nothing that it writes may be a link out of it.
+        """
+        self.check_path(writing=True)
+        nearest = self.path
+        while not os.path.lexists(nearest) and nearest != nearest.parent:
+            nearest = nearest.parent
+        if not os.path.isdir(nearest):
+            what = 'a file' if os.path.exists(nearest) else 'a link to nothing'
+            raise UserError(
+                f'{self} cannot be a folder, since {nearest} is {what}: choose another.'
+            )
+        for folder in (nearest, self.checkpoints):
+            if os.path.exists(folder) and not os.access(folder, os.W_OK | os.X_OK):
+                raise UserError(
+                    f'{self} is not writable ({folder}): choose another or change its permissions.'
+                )
+        self._check_contained()
+
+    def _check_contained(self) -> None:
+        """Raises a UserError if something that a run writes is a link out of here, or a device.
+
+        A folder from somebody else may hold such things, and a run would write to what they stand
+        for.
+        """
+        top = os.path.realpath(self.path)
+        for path in (os.path.join(top, name) for name in WRITTEN):
+            self._check_part(top, path)  # first, or a link to / would be walked through
+            if os.path.isdir(path) and os.path.basename(path) not in _FOLDERS:
+                raise UserError(
+                    f'{self} holds a folder {os.path.basename(path)!r}, where a run writes a file: '
+                    'remove it, or choose another folder.'
+                )
+            for parent, folders, files in os.walk(path):
+                for name in (*folders, *files):
+                    self._check_part(top, os.path.join(parent, name))
+
+    def _check_part(self, top: str, path: str) -> None:
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:  # it is not there, or no longer, or out of reach for writing, too
+            return
+        name = os.path.relpath(path, top)
+        target = os.path.realpath(path) if stat.S_ISLNK(mode) else path
+        if os.path.commonpath([top, target]) != top:
+            raise UserError(
+                f'{self} has a link that leads out of it ({name!r} to {target!r}): put a copy in '
+                'its place or remove it, or choose another folder.'
+            )
+        if stat.S_ISLNK(mode) and not os.path.exists(path):
+            raise UserError(
+                f'{self} has a link that leads nowhere ({name!r}): remove it, or choose another '
+                'folder.'
+            )
+        if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise UserError(
+                f'{self} holds {name!r}, which is neither a file nor a folder: remove it, or '
+                'choose another folder.'
+            )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """A context in which no other process trains here; it ends with the process, too.
+
+        Raises:
+          UserError: if another one does, or the folder cannot be made or locked.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            opened = os.fdopen(_open_lock(self.path / 'lock'), 'a+', encoding='utf-8')
+        except OSError as error:
+            raise UserError(
+                f'{self} cannot be locked ({error.filename}: '
+                f'{error.strerror}): choose another --workdir or change its permissions.'
+            ) from error
+        with opened as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                raise UserError(
+                    f'{self} is in use by another run ({file.read().strip()}): '
+                    'wait for it, stop it, or choose another --workdir.'
+                ) from error
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                _logger.warning(
+                    '%s cannot be locked (%s): see to it that no second run works there.',
+                    self.path,
+                    error.strerror,
+                )
+            file.truncate(0)
+            file.write(f'process {os.getpid()} on {socket.gethostname()}\n')
+            file.flush()
+            yield
+
+    @contextlib.contextmanager
+    def failures_to_write(
+        self, kept: str = '; it goes on from the last checkpoint, and all that were whole still are'
+    ) -> Iterator[None]:
+        """A context in which a full disk or one turned read-only becomes a UserError.
+
+        Args:
+          kept: how the message ends, on what is not lost.
+        """
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:
+            # Libraries below put the system's error into words, and errors, of their own.
+            reasons = {code: os.strerror(code) for code in CANNOT_WRITE}
+            found = [r for code, r in reasons.items() if r in str(error)]
+            if not found:
+                raise
+            raise UserError(
+                f'{self} cannot be written any more ({found[0]}): make room or '
+                f'restore access, then run the same command again{kept}.'
+            ) from error
+
+    def read_run(self) -> SavedRun | None:
+        """What config.json says of the run here; None where no run has begun.
+
+        Raises:
+          UserError: if config.json is there but cannot be read.
+        """
+        path = self.path / 'config.json'
+        try:
+            saved = read_json(path, _RUN)
+            known = {name: shape for name, shape in _RUN_SINCE.items() if name in saved}
+            check_shape(saved, known)
+            return SavedRun(
+                Config.from_mapping(saved['config']),
+                saved['data_fingerprint'],
+                saved.get('split_fingerprints', {}),
+                saved.get('vocabulary_digest'),
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, 'strerror', None) or first_line(error)
+            raise UserError(
+                f'{self} has a config.json that cannot be read ({reason}): '
+                'restore the file or choose another --workdir.'
+            ) from error
+
+    def write_run(self, run: SavedRun) -> None:
+        """Writes config.json, whole or not at all."""
+        self._write_json('config.json', dataclasses.asdict(run))
+
+    def read_average(self) -> dict[str, Any] | None:
+        """What the weights here are the mean of; None where they are those of a training.
+
+        Raises:
+          UserError: if average.json is there but cannot be read.
+        """
+        average = self._read_json('average.json', _AVERAGE)
+        if average is None and os.path.lexists(self.path / 'average.json'):
+            raise UserError(
+                f'{self} has an average.json that cannot be read: '
+                'average anew (python -m transformer_jax.average), or choose another --workdir.'
+            )
+        return average
+
+    def write_average(self, average: dict[str, Any]) -> None:
+        """Writes average.json, whole or not at all."""
+        self._write_json('average.json', average)
+
+    def read_results(self) -> dict[str, Any] | None:
+        """What the finished run reached; None where it has not finished, or that is damaged."""
+        return self._read_json('results.json', _RESULTS)
+
+    def write_results(self, results: dict[str, Any]) -> None:
+        """Writes results.json, whole or not at all."""
+        self._write_json('results.json', results)
+
+    def _read_json(self, name: str, shape: dict[str, Any]) -> dict[str, Any] | None:
+        """An object of this shape; None where there is no such one."""
+        try:
+            return read_json(self.path / name, shape)
+        except (OSError, ValueError):
+            return None
+
+    def _write_json(self, name: str, value: Any) -> None:
+        with written_whole(self.path / name) as file:
+            file.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
+
+
+def _open_lock(path: Path) -> int:
+    """Opens a file to append; an OSError where what is written would go into another one."""
+    with contextlib.suppress(FileNotFoundError):
+        info = os.lstat(path)
+        is_own = stat.S_ISREG(info.st_mode) and info.st_nlink == 1
+        if not is_own and not stat.S_ISDIR(info.st_mode):
+            raise OSError(errno.EINVAL, 'not a file of its own, so remove it', path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(path, flags, 0o666)

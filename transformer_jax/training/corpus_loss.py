@@ -1,0 +1,157 @@
+"""Loss of a set of sentence pairs; nothing is left out, however long."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
+from transformer_jax.data.token_store import Sentences, sentences_from
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
+from transformer_jax.model import Transformer
+from transformer_jax.runtime import memory, signals
+from transformer_jax.runtime.program_cache import KeptJit
+from transformer_jax.sharding import padded_rows, shard_whole_batch
+from transformer_jax.training.step import eval_step
+
+# Positions of one batch; a bound on memory.
+_POSITIONS = 2048
+# Lengths up to here are rounded to powers of two: a shape more to compile costs more than padding.
+_COARSE = 256
+
+_eval_step = KeptJit(eval_step, static_argnames=('model', 'label_smoothing'))
+
+
+def perplexity(nats: float) -> float:
+    """exp(nats); infinity where that is more than a float can hold."""
+    try:
+        return math.exp(nats)
+    except OverflowError:
+        return math.inf
+
+
+class CorpusLoss(NamedTuple):
+    """Means over target tokens.
+
+    Attributes:
+      loss: label-smoothed cross-entropy, nats per token.
+      nll: negative log-likelihood, nats per token.
+      perplexity: exp(nll), per token of this vocabulary.
+      tokens: target tokens, the end marks included.
+    """
+
+    loss: float
+    nll: float
+    perplexity: float
+    tokens: int
+
+
+class _Encoded(NamedTuple):
+    """Sentence pairs as ids: both sides, and for each pair the length of its longer side."""
+
+    source: Sentences
+    target: Sentences
+    lengths: np.ndarray
+
+
+class LossEvaluator:
+    """Measures the loss of sentence pairs, without dropout.
+
+    Attributes:
+      model: the Transformer.
+      vocabulary: of both languages.
+      label_smoothing: eps of the smoothed loss.
+      mesh: rows are divided among its devices.
+    """
+
+    def __init__(
+        self, model: Transformer, vocabulary: Vocabulary, label_smoothing: float, mesh: Mesh
+    ):
+        self.model, self.vocabulary = model, vocabulary
+        self.label_smoothing, self.mesh = label_smoothing, mesh
+        self._long_lines = memory.LongLines(mesh.local_devices[0])
+
+    def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
+        """The loss of `pairs` (source text, target text), at least one.
+
+        Args:
+          params: the model's parameters, on the devices of the mesh.
+          pairs: of raw text.
+
+        Raises:
+          UserError: if a device has too little memory for one of them, or too few positions.
+        """
+        loss = nll = tokens = 0.0
+        for batch in self._batches(*self.check(params, pairs)):
+            signals.stop_if_requested()
+            sums = self._sums(params, batch)
+            # Fetched one by one, and added in double precision on the host.
+            loss, nll, tokens = (
+                a + float(b) for a, b in zip((loss, nll, tokens), sums, strict=True)
+            )
+        return CorpusLoss(loss / tokens, nll / tokens, perplexity(nll / tokens), int(tokens))
+
+    def prepare(self, params: Any, pairs: Sequence[tuple[str, str]]) -> None:
+        """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
+        shapes = {batch['source'].shape: batch for batch in self._batches(*self._encoded(pairs))}
+        for batch in shapes.values():
+            signals.stop_if_requested()
+            jax.block_until_ready(self._sums(params, batch))
+
+    def check(
+        self, params: Any, pairs: Sequence[tuple[str, str]], of: str = 'this set'
+    ) -> '_Encoded':
+        """A UserError if positions do not reach, or memory is too little, for one of `pairs`."""
+        encoded = self._encoded(pairs)
+        longest = int(np.argmax(encoded.lengths))
+        length, reach = encoded.lengths[longest], self.model.config.reach
+        name = (
+            f'pair {longest + 1} of {of}, which begins {pairs[longest][0][:40]!r} and has '
+            f'{length} tokens'
+        )
+        remedy = 'shorten it, or leave it out.'
+        if reach is not None and length > reach:
+            raise UserError(
+                f'model.max_positions={reach} learned positions do not reach the end of {name}: '
+                f'{remedy}'
+            )
+        batch = next(self._batches(*encoded))  # the longest pair, alone if it is long
+        shape = batch['source'].shape
+        if shape[1] >= memory.LONG:
+            self._long_lines.check(
+                shape,
+                lambda: [self._sums(params, batch, run=_eval_step.lower)],
+                f'{name},',
+                remedy,
+            )
+        return encoded
+
+    def _sums(self, params: Any, batch: dict[str, np.ndarray], run: Callable = _eval_step) -> Any:
+        batch = shard_whole_batch(batch, self.mesh)
+        return run(params, batch, model=self.model, label_smoothing=self.label_smoothing)
+
+    def _encoded(self, pairs: Sequence[tuple[str, str]]) -> '_Encoded':
+        source, target = (
+            sentences_from(self.vocabulary.encode(texts)) for texts in zip(*pairs, strict=True)
+        )
+        return _Encoded(source, target, np.maximum(source.lengths, target.lengths))
+
+    def _batches(
+        self, source: Sentences, target: Sentences, lengths: np.ndarray
+    ) -> Iterator[dict[str, np.ndarray]]:
+        order = np.argsort(-lengths, kind='stable')  # longest first: what cannot fit fails at once
+        while len(order):
+            length = round_length(int(lengths[order[0]]), self.model.config.reach, _COARSE)
+            rows = min(
+                rows_for(length, _POSITIONS),
+                max(1, _POSITIONS // length),  # fewer than that takes of very long ones
+                padded_rows(len(lengths), ROW_MULTIPLE),  # no more than there are, rounded up
+            )
+            part = np.full(rows, -1)
+            part[: len(order[:rows])] = order[:rows]
+            yield {'source': source.padded(part, length), 'target': target.padded(part, length)}
+            order = order[rows:]
