@@ -127,7 +127,7 @@ def test_a_call_may_set_the_limit(translator):
 
 
 def test_a_text_too_long_for_the_memory_is_named(translator, monkeypatch):
-    monkeypatch.setattr(memory, 'LONG', 64)
+    monkeypatch.setattr(memory, 'CHECK_FROM_TOKENS', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
     with pytest.raises(UserError, match=r'^line 6, with \d+ tokens, needs .* of 0\.01 MiB: split'):
         translator.translate(['The cat.', 'the cat ' * 40], first_line=5)
@@ -154,7 +154,7 @@ def test_beams_too_wide_for_the_memory_are_named_before_the_search(translator, m
 
 
 def test_texts_too_long_for_the_memory_are_found_before_the_search(translator, monkeypatch):
-    monkeypatch.setattr(memory, 'LONG', 64)
+    monkeypatch.setattr(memory, 'CHECK_FROM_TOKENS', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
     translator.check(['The cat.'])
     with pytest.raises(UserError, match=r'^a line of up to 128 tokens needs .* 0\.01 MiB: split'):

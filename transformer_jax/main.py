@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     workdir = flags.workdir
     if workdir is None:
         workdir = f'runs/{command_line.config_name(flags.config)}'
-    processes.join()
+    processes.init_distributed()
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)
     from transformer_jax.training.trainer import (

@@ -109,7 +109,7 @@ class MeshLayout(Layout):
     @property
     def row_groups(self) -> int:
         """Parts that the rows of a batch are divided into."""
-        return row_shards(self.mesh)
+        return data_shards(self.mesh)
 
     def __call__(self, x: jax.Array, dimensions: str) -> jax.Array:
         """`x`, laid out by its dimensions."""
@@ -169,7 +169,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(_ROWS))
 
 
-def row_shards(mesh: Mesh) -> int:
+def data_shards(mesh: Mesh) -> int:
     """Parts that the rows of a batch are divided into."""
     return mesh.shape['data'] * mesh.shape['fsdp']
 
@@ -185,7 +185,7 @@ def local_rows(mesh: Mesh, rows: int) -> np.ndarray:
 
     Args:
       mesh: from `make_mesh`.
-      rows: of the whole batch, a multiple of `row_shards`.
+      rows: of the whole batch, a multiple of `data_shards`.
     """
     indices = batch_sharding(mesh).addressable_devices_indices_map((rows,)).values()
     return np.unique(np.concatenate([np.arange(rows)[index] for index in indices]))
@@ -217,7 +217,7 @@ def shard_whole_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, 
 
     Rows that the devices do not divide evenly are filled up with padding, which counts for nothing.
     """
-    rows = padded_rows(len(next(iter(batch.values()))), row_shards(mesh))
+    rows = padded_rows(len(next(iter(batch.values()))), data_shards(mesh))
     held = local_rows(mesh, rows)
 
     def fill(array: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from transformer_jax.storage.cache import (
     content_digest,
     keep_compiled_programs,
 )
-from transformer_jax.storage.files import read_json, written_whole
+from transformer_jax.storage.files import atomic_write, read_json
 
 # Seconds to import, in which no signal would be answered.
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ class _ResumableFile:
                 'bytes': self._file.tell(),
                 'cut': cut,
             }
-            with written_whole(self._state) as file:
+            with atomic_write(self._state) as file:
                 json.dump(state, file)
 
     def kept(self) -> str:
@@ -432,7 +432,7 @@ class _ResumableFile:
             if self._text_file.is_compressed:
                 self._file.seek(0)
                 with (
-                    written_whole(self._place, 'wb') as whole,
+                    atomic_write(self._place, 'wb') as whole,
                     self._text_file.compressing(whole) as file,
                 ):
                     shutil.copyfileobj(self._file, file, _BLOCK)

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.inference.batch_decoder import Sampling, Searcher
+from transformer_jax.inference.batch_decoder import BatchDecoder, Sampling
 from transformer_jax.inference.load import load_trained
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.sharding import data_mesh
@@ -92,7 +92,7 @@ class Translator:
         self.config = config
         self.vocabulary = vocabulary
         self.steps = list(steps)
-        self.search = Searcher(
+        self.search = BatchDecoder(
             config, vocabulary.size, vocabulary.eos_id, params, mesh, vocabulary.unknown_id
         )
 

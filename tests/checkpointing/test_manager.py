@@ -14,7 +14,7 @@ from transformer_jax.config import MeshConfig
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.sharding import make_mesh, state_shardings
-from transformer_jax.training.preflight import Compilations
+from transformer_jax.training.preflight import CompileCounter
 
 
 def laid_on(mesh, step):
@@ -35,7 +35,7 @@ def test_what_is_saved_is_restored_to_the_byte(tmp_path):
 def test_saving_from_many_devices_compiles_nothing_more(tmp_path):
     saved, manager = state(5, jax.devices()), Checkpoints(tmp_path / 'c')
     manager.prepare(saved.items())
-    compilations = Compilations()
+    compilations = CompileCounter()
     manager.save(saved.items())
     manager.close()
     assert compilations.lap() == 0

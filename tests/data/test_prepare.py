@@ -121,12 +121,12 @@ def test_drawn_pieces_are_planned_for_once(folder, monkeypatch, caplog):
     first = prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
     [path] = (folder.parent / 'cache').glob('lengths-*.npy')
     whole = path.read_bytes()
-    plain = module.SampledSegmentation.planned_lengths
-    monkeypatch.setattr(module.SampledSegmentation, 'planned_lengths', None)
+    plain = module.SubwordSampler.planned_lengths
+    monkeypatch.setattr(module.SubwordSampler, 'planned_lengths', None)
     again = prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
     assert again.plan.buckets == first.plan.buckets
-    assert again.segmentation.rate == 0.1
-    monkeypatch.setattr(module.SampledSegmentation, 'planned_lengths', plain)
+    assert again.subword_sampler.rate == 0.1
+    monkeypatch.setattr(module.SubwordSampler, 'planned_lengths', plain)
     for left in (whole[: len(whole) // 2], b''):
         path.write_bytes(left)
         caplog.clear()
@@ -148,7 +148,9 @@ def test_pieces_are_drawn_of_the_sides_asked_for(folder):
     for sides, drawn in (('both', {'source', 'target'}), ('source', {'source'})):
         data = prepare(config(folder, subword_sampling=0.5, subword_sampling_sides=sides))
         batch = data.plan.epoch(0)[0]
-        first, second = (data.segmentation.arrays(batch, epoch, 0, np.asarray) for epoch in (0, 1))
+        first, second = (
+            data.subword_sampler.arrays(batch, epoch, 0, np.asarray) for epoch in (0, 1)
+        )
         assert {side for side in first if (first[side] != second[side]).any()} == drawn
 
 

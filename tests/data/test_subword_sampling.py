@@ -6,7 +6,7 @@ import pytest
 import sentencepiece
 
 from transformer_jax.data.batching import Batch, BatchPlan, Bucket
-from transformer_jax.data.subword_sampling import SampledSegmentation
+from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 
@@ -27,7 +27,7 @@ def store(vocabulary):
 
 
 def segmentation(store, vocabulary, seed=0, rate=0.3, **more):
-    return SampledSegmentation(store, vocabulary, rate=rate, seed=seed, **more)
+    return SubwordSampler(store, vocabulary, rate=rate, seed=seed, **more)
 
 
 def everything(rows):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transformer_jax.decoding import beam_search, greedy_search, length_penalty
-from transformer_jax.decoding.beam_search import likeliest_tokens
+from transformer_jax.decoding.beam_search import top_k_tokens
 
 # Dimension key: B sentences, K hypotheses, R = B·K rows, T length, V vocabulary.
 
@@ -306,9 +306,9 @@ def test_search_stops_as_soon_as_nothing_better_can_come(alpha, n_best, steps):
     assert len(taken) == steps
 
 
-@pytest.mark.parametrize('rooms', [(), (1,), (2,), (1, 2, 3), (1, 4)])
+@pytest.mark.parametrize('cache_lengths', [(), (1,), (2,), (1, 2, 3), (1, 4)])
 @pytest.mark.parametrize('sentences', [1, 4, 6])
-def test_stragglers_in_parts_find_what_they_find_together(sentences, rooms):
+def test_stragglers_in_parts_find_what_they_find_together(sentences, cache_lengths):
     limits, table = LIMITS[:sentences], jnp.asarray(logits_table(4)[:sentences])
 
     def select(cache, ids):
@@ -326,12 +326,12 @@ def test_stragglers_in_parts_find_what_they_find_together(sentences, rooms):
             **options,
         )
 
-    in_parts = jax.jit(functools.partial(run, select=select, rooms=rooms))()
+    in_parts = jax.jit(functools.partial(run, select=select, cache_lengths=cache_lengths))()
     jax.tree.map(np.testing.assert_array_equal, in_parts, jax.jit(run)())
 
 
-@pytest.mark.parametrize('rooms', [(), (1, 3), (2, 4)])
-def test_a_cache_grows_before_it_is_full(rooms):
+@pytest.mark.parametrize('cache_lengths', [(), (1, 3), (2, 4)])
+def test_a_cache_grows_before_it_is_full(cache_lengths):
     table, grown = jnp.asarray(logits_table(4)), []
 
     def grow(cache, length):
@@ -349,8 +349,8 @@ def test_a_cache_grows_before_it_is_full(rooms):
         )
 
     cache = make_cache(np.arange(len(LIMITS)))
-    found = run(step, (cache, jnp.zeros((len(LIMITS), 0))), grow=grow, rooms=rooms)
-    assert grown == [1, *rooms, LENGTH]
+    found = run(step, (cache, jnp.zeros((len(LIMITS), 0))), grow=grow, cache_lengths=cache_lengths)
+    assert grown == [1, *cache_lengths, LENGTH]
     jax.tree.map(np.testing.assert_array_equal, found, run(step_with(table), cache))
 
 
@@ -384,9 +384,11 @@ def test_it_runs_within_shard_map():
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-@pytest.mark.parametrize('rooms', [(2, 1), (1, 1), (5,), (0,)])
-def test_rooms_that_do_not_ascend_to_the_length_are_an_error(rooms):
-    with pytest.raises(ValueError, match=r'rooms=.* must ascend, from 1 to length=4 at most'):
+@pytest.mark.parametrize('cache_lengths', [(2, 1), (1, 1), (5,), (0,)])
+def test_cache_lengths_that_do_not_ascend_to_the_length_are_an_error(cache_lengths):
+    with pytest.raises(
+        ValueError, match=r'cache_lengths=.* must ascend, from 1 to length=4 at most'
+    ):
         beam_search(
             stationary([[0.0, 1.0]]),
             None,
@@ -394,7 +396,7 @@ def test_rooms_that_do_not_ascend_to_the_length_are_an_error(rooms):
             length=4,
             beam_size=2,
             eos_id=1,
-            rooms=rooms,
+            cache_lengths=cache_lengths,
         )
 
 
@@ -404,7 +406,7 @@ def test_the_likeliest_tokens_are_those_of_a_sorted_row_without_padding(vocab_si
     # Rounded, so that there are equals, of which the first comes first.
     logits = np.random.default_rng(0).normal(size=(50, vocab_size)).astype('float32').round(1)
     logits[::2, 0] = 9.0
-    values, tokens = likeliest_tokens(jnp.asarray(logits), count)
+    values, tokens = top_k_tokens(jnp.asarray(logits), count)
     logits[:, 0] = -np.inf
     expected = np.argsort(-logits, axis=1, kind='stable')[:, :count]
     np.testing.assert_array_equal(tokens, expected)

@@ -22,7 +22,7 @@ def in_parts(positions, monkeypatch, rows=8, **options):
 
     def total(variables):
         inputs = (squares, source, target, target)
-        return module.apply(variables, *inputs, method='sum_over_logits', **options)
+        return module.apply(variables, *inputs, method='chunked_loss', **options)
 
     gradient = jax.value_and_grad(total, has_aux=True)
     whole = f'[{rows},{target.shape[1]},{VOCAB}]'
@@ -47,7 +47,7 @@ def test_rows_that_belong_together_are_in_one_part(monkeypatch):
         return jnp.float32(0), None
 
     monkeypatch.setitem(globals(), 'squares', note)
-    in_parts(1, monkeypatch, rows_together=2)
+    in_parts(1, monkeypatch, row_group_size=2)
     assert set(seen) == {2}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_model import SOURCE, VARIANTS, VOCAB, model
 
-from transformer_jax.model import reorder_hypotheses, select_sentences, with_room
+from transformer_jax.model import grow_cache, reorder_hypotheses, select_sentences
 
 
 def decoding(module):
@@ -31,7 +31,7 @@ def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypoth
     inputs_RT = jnp.asarray(rng.integers(1, VOCAB, (2 * hypotheses, 5))).at[:, 0].set(0)
     expected_RTV = logits(jnp.repeat(SOURCE, hypotheses, axis=0), inputs_RT)
     start, step = decoding(module)
-    cache = with_room(start(variables, SOURCE, hypotheses), 7)
+    cache = grow_cache(start(variables, SOURCE, hypotheses), 7)
     assert cache.self_attention[0].value.shape == (2, 2, 7 * hypotheses, config.value_size)
     # The source is not copied for each hypothesis.
     assert cache.memory[0].value.shape == (2, 2, 6, config.value_size)
@@ -43,7 +43,7 @@ def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypoth
 def test_hypotheses_that_take_the_place_of_others_see_what_those_have_seen():
     module, variables, logits = model()
     start, step = decoding(module)
-    make_room, reorder = jax.jit(with_room, static_argnums=1), jax.jit(reorder_hypotheses)
+    make_room, reorder = jax.jit(grow_cache, static_argnums=1), jax.jit(reorder_hypotheses)
     inputs_BKT = np.random.default_rng(2).integers(1, VOCAB, (2, 3, 4))
     inputs_BKT[:, :, 0] = 0
     # After two tokens the places are taken by the hypotheses 2, 0, 0 and 1, 1, 2.
@@ -72,11 +72,11 @@ def test_hypotheses_become_more_and_see_what_the_one_before_has_seen():
     inputs_BKT = np.random.default_rng(2).integers(1, VOCAB, (2, 3, 3))
     inputs_BKT[:, :, :2] = inputs_BKT[:, :1, :2]
     inputs_BKT[:, :, 0] = 0
-    cache = with_room(start(variables, SOURCE), 2)
+    cache = grow_cache(start(variables, SOURCE), 2)
     for position in range(2):
         tokens_B = inputs_BKT[:, 0, position]
         _, cache = step(variables, tokens_B, jnp.int32(position), cache)
-    cache = with_room(reorder_hypotheses(cache, jnp.zeros((2, 3), int)), 3)
+    cache = grow_cache(reorder_hypotheses(cache, jnp.zeros((2, 3), int)), 3)
     inputs_RT = inputs_BKT.reshape(6, 3)
     expected_RTV = logits(jnp.repeat(SOURCE, 3, axis=0), inputs_RT)
     logits_RV, cache = step(variables, inputs_RT[:, 2], jnp.int32(2), cache)
@@ -88,7 +88,7 @@ def test_hypotheses_become_more_and_see_what_the_one_before_has_seen():
 def test_decoding_beyond_the_learned_positions_is_an_error():
     # A step knows its position only when it runs, so the room asked for is what can be refused.
     module, variables, _ = model(positions='learned')
-    cache = with_room(decoding(module)[0](variables, SOURCE), 17)
+    cache = grow_cache(decoding(module)[0](variables, SOURCE), 17)
     with pytest.raises(ValueError, match=r'17 positions are more than the 16 .*max_positions'):
         module.apply(variables, jnp.zeros(2, int), jnp.int32(0), cache, method='decode_step')
 
@@ -97,23 +97,23 @@ def test_a_decoding_step_without_room_or_of_other_rows_is_an_error():
     module, variables, _ = model()
     cache = decoding(module)[0](variables, SOURCE, 2)
     rows = 2 * len(SOURCE)
-    with pytest.raises(ValueError, match=r'no room: make some by with_room\(cache, length\)'):
+    with pytest.raises(ValueError, match=r'no room: make some by grow_cache\(cache, length\)'):
         module.apply(variables, jnp.zeros(rows, int), 0, cache, method='decode_step')
     with pytest.raises(ValueError, match=rf'tokens has shape \(\d+, 2\): it must be \[{rows}\]'):
         tokens = jnp.zeros((len(SOURCE), 2), int)
-        module.apply(variables, tokens, 0, with_room(cache, 3), method='decode_step')
+        module.apply(variables, tokens, 0, grow_cache(cache, 3), method='decode_step')
 
 
 def test_room_is_not_taken_away():
     module, variables, _ = model()
-    cache = with_room(decoding(module)[0](variables, SOURCE), 3)
+    cache = grow_cache(decoding(module)[0](variables, SOURCE), 3)
     with pytest.raises(ValueError, match=r'length=2 must be at least the room there is, 3\.'):
-        with_room(cache, 2)
+        grow_cache(cache, 2)
 
 
 def test_a_position_beyond_the_room_of_the_cache_gives_no_logits():
     module, variables, _ = model()
-    cache = with_room(decoding(module)[0](variables, SOURCE), 3)
+    cache = grow_cache(decoding(module)[0](variables, SOURCE), 3)
     step = jax.jit(functools.partial(module.apply, variables, method='decode_step'))
     tokens = jnp.zeros(len(SOURCE), int)
     assert np.isfinite(step(tokens, 2, cache)[0]).all()

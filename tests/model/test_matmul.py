@@ -11,10 +11,10 @@ from tiny_model import normal
 
 from transformer_jax.model.matmul import (
     add_bias,
+    chunked_sum,
     float32_einsum,
     matmul,
     relu,
-    sum_of_parts,
     sum_rows,
     take_rows,
 )
@@ -202,7 +202,7 @@ def test_the_gradient_of_relu_looks_at_what_comes_out():
 
 
 def test_parts_add_up():
-    value, rest = sum_of_parts(of_part, WEIGHTS, *PARTS)
+    value, rest = chunked_sum(of_part, WEIGHTS, *PARTS)
     expected = sum(of_part(WEIGHTS, *part)[0] for part in zip(*PARTS, strict=True))
     np.testing.assert_allclose(value, expected, rtol=1e-6)
     np.testing.assert_allclose(rest['x'], PARTS[0].sum(), rtol=1e-5)
@@ -217,7 +217,7 @@ def test_the_gradient_of_parts_is_that_of_their_sum(count):
         return sum(of_part(weights, *part)[0] for part in zip(x, powers, strict=True)) ** 2
 
     def in_parts(weights, x):
-        return sum_of_parts(of_part, weights, x, powers)[0] ** 2
+        return chunked_sum(of_part, weights, x, powers)[0] ** 2
 
     found, expected = (jax.grad(f, argnums=(0, 1))(WEIGHTS, x) for f in (in_parts, plain))
     np.testing.assert_allclose(found[0]['matrix'], expected[0]['matrix'], rtol=1e-5)
@@ -230,6 +230,6 @@ def test_gradients_of_parts_are_added_up_in_float32():
 
     def half_of_all(weight):
         product = lambda weight, x, _: (jnp.sum(weight * x), None)  # noqa: E731
-        return sum_of_parts(product, weight, x, None)[0] / 2
+        return chunked_sum(product, weight, x, None)[0] / 2
 
     assert float(jax.grad(half_of_all)(jnp.bfloat16(1))) == 150.0

@@ -16,7 +16,7 @@ from transformer_jax.model import (
     in_compute_dtype,
     padding_mask,
     parameter_count,
-    turned_kernels,
+    transposed_kernels,
 )
 
 
@@ -246,10 +246,10 @@ def test_kernels_in_the_dtype_of_their_products_change_no_bit(changes):
 @pytest.mark.parametrize('changes', VARIANTS)
 def test_turned_kernels_are_those_of_the_parameters(changes):
     module, variables, logits = model(**changes)
-    turned = turned_kernels(module.config, variables['params'])
+    turned = transposed_kernels(module.config, variables['params'])
     wrong = jax.tree.map(jnp.zeros_like, turned)
     with_turned = jax.jit(
-        lambda turned: module.apply(variables | {'turned_kernels': turned}, SOURCE, TARGET)
+        lambda turned: module.apply(variables | {'transposed_kernels': turned}, SOURCE, TARGET)
     )
     np.testing.assert_allclose(with_turned(turned), logits(SOURCE, TARGET), atol=1e-5)
     assert float(jnp.abs(with_turned(wrong) - logits(SOURCE, TARGET)).max()) > 0.1
@@ -258,10 +258,10 @@ def test_turned_kernels_are_those_of_the_parameters(changes):
 def test_turned_kernels_are_for_few_rows_in_float32():
     module, variables, logits = model()
     many = [jnp.tile(tokens, (20, 1)) for tokens in (SOURCE, TARGET)]
-    wrong = jax.tree.map(jnp.zeros_like, turned_kernels(module.config, variables['params']))
-    found = jax.jit(module.apply)(variables | {'turned_kernels': wrong}, *many)
+    wrong = jax.tree.map(jnp.zeros_like, transposed_kernels(module.config, variables['params']))
+    found = jax.jit(module.apply)(variables | {'transposed_kernels': wrong}, *many)
     np.testing.assert_array_equal(found, logits(*many))
-    assert turned_kernels(tiny(dtype='bfloat16'), variables['params']) == {}
+    assert transposed_kernels(tiny(dtype='bfloat16'), variables['params']) == {}
 
 
 def test_float32_has_derivatives_in_both_directions():

@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.decoding import beam_search
-from transformer_jax.model import Transformer, reorder_hypotheses, with_room
+from transformer_jax.model import Transformer, grow_cache, reorder_hypotheses
 from transformer_jax.training.loss import label_smoothed_loss
 from transformer_jax.training.step import shift_right
 
@@ -116,7 +116,7 @@ def our_translations(config, params):
 
     found = beam_search(
         step,
-        with_room(cache, LONGEST),
+        grow_cache(cache, LONGEST),
         jnp.full(rows, LONGEST),
         length=LONGEST,
         beam_size=BEAM_SIZE,

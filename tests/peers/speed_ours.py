@@ -9,7 +9,7 @@ from peers.speed import BEAM_SIZE
 
 from transformer_jax.config import OptimizerConfig
 from transformer_jax.decoding import beam_search
-from transformer_jax.model import Transformer, reorder_hypotheses, turned_kernels, with_room
+from transformer_jax.model import Transformer, grow_cache, reorder_hypotheses, transposed_kernels
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
 from transformer_jax.training.step import train_step
@@ -45,7 +45,7 @@ def prepare(work, option=''):
 def _decoder(work, model, params):
     # The end mark's logit is 0, with others far above: it comes at the limit and not before.
     params['embedding'] = params['embedding'].at[1].set(0.0)
-    variables = {'params': params, 'turned_kernels': turned_kernels(work.model, params)}
+    variables = {'params': params, 'transposed_kernels': transposed_kernels(work.model, params)}
     length = work.length
 
     @jax.jit
@@ -62,8 +62,8 @@ def _decoder(work, model, params):
             beam_size=BEAM_SIZE,
             eos_id=1,
             reorder=reorder_hypotheses,
-            grow=with_room,
-            rooms=(length // 2,) if work.together >= 16 else (),
+            grow=grow_cache,
+            cache_lengths=(length // 2,) if work.together >= 16 else (),
         )
 
     batches = list(work.batches(work.together))

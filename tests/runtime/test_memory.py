@@ -11,11 +11,11 @@ import pytest
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import memory
 from transformer_jax.runtime.memory import (
-    check_room,
+    check_memory,
     device_memory,
+    format_bytes,
     free_memory,
-    give_back_freed,
-    in_units,
+    trim_heap,
 )
 
 
@@ -112,8 +112,8 @@ def test_the_memory_of_an_accelerator_is_what_is_left_of_its_limit():
 
 
 def test_sizes_are_said_in_the_unit_that_suits():
-    assert in_units(3 << 19) == '1.50 MiB'
-    assert in_units(3 << 29) == '1.50 GiB'
+    assert format_bytes(3 << 19) == '1.50 MiB'
+    assert format_bytes(3 << 29) == '1.50 GiB'
 
 
 @pytest.mark.parametrize(('room', 'fits'), [(2**19, False), (2**21, True), (None, True)])
@@ -121,11 +121,11 @@ def test_a_program_that_needs_more_than_there_is_is_refused(monkeypatch, room, f
     program = jax.jit(lambda x: x + 1).lower(jnp.zeros((2, 2**16)))  # 0.5 MiB in, 0.5 MiB out
     monkeypatch.setattr(memory, 'device_memory', lambda device: room)
     if fits:
-        check_room(program, jax.devices()[0], 'line 3', 'split it.')
+        check_memory(program, jax.devices()[0], 'line 3', 'split it.')
     else:
         sentence = r'^line 3 needs 1\.00 MiB on a device of 0\.50 MiB: split it\.$'
         with pytest.raises(UserError, match=sentence):
-            check_room(program, jax.devices()[0], 'line 3', 'split it.')
+            check_memory(program, jax.devices()[0], 'line 3', 'split it.')
 
 
 @pytest.mark.skipif(
@@ -139,10 +139,10 @@ def test_what_was_freed_between_what_is_in_use_is_given_back():
     last = blocks.pop()  # glibc itself gives back what is above all that is in use
     del blocks
     before = resident()
-    give_back_freed()
+    trim_heap()
     assert before - resident() > 30_000_000 and last
 
 
 def test_another_c_library_keeps_what_was_freed(monkeypatch):
     monkeypatch.setattr(memory.ctypes, 'CDLL', lambda name: object())
-    give_back_freed()
+    trim_heap()

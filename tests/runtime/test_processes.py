@@ -212,7 +212,7 @@ def test_none_waits_for_kernels_that_another_has_in_its_cache(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(jax.config, 'update', lambda *_: None)
     monkeypatch.setattr(jax.distributed, 'initialize', lambda **_: None)
-    processes.join()
+    processes.init_distributed()
     assert os.environ['XLA_FLAGS'] == '--mine=1 --xla_gpu_shard_autotuning=false'
 
 

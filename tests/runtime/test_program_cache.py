@@ -45,7 +45,7 @@ class Processes:
             self.traced.append(exponent)
             return jnp.sum(x**exponent)
 
-        result = program_cache.KeptJit(power, ['exponent'])(jnp.asarray(x), exponent=exponent)
+        result = program_cache.CachedJit(power, ['exponent'])(jnp.asarray(x), exponent=exponent)
         return float(result)
 
 
@@ -86,7 +86,7 @@ def test_programs_that_leave_out_other_arguments_are_kept_apart(folder, monkeypa
         def chosen(a, b):
             return (a, b)[number] + 1
 
-        return float(program_cache.KeptJit(chosen, [])(jnp.float32(1), jnp.float32(5)))
+        return float(program_cache.CachedJit(chosen, [])(jnp.float32(1), jnp.float32(5)))
 
     assert run(0) == 2.0
     monkeypatch.setattr(program_cache, '_code', lambda: 'other code')
@@ -98,7 +98,7 @@ def test_programs_that_differ_only_in_the_shape_of_an_unused_argument_are_kept_a
         def first(a, b):
             return a + 1
 
-        return float(program_cache.KeptJit(first, [])(jnp.float32(1), jnp.zeros(size)))
+        return float(program_cache.CachedJit(first, [])(jnp.float32(1), jnp.zeros(size)))
 
     for size in (3, 4, 3, 4):
         assert run(size) == 2.0

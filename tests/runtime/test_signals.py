@@ -28,9 +28,9 @@ def test_work_that_asks_stops(number):
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_while_deferred_it_waits_to_be_asked(number, capfd):
     with StopSignals() as stop, stop.deferred():
-        assert stop.requested(1) is None
+        assert stop.should_stop(1) is None
         send(number)
-        assert stop.requested(2) == number.name
+        assert stop.should_stop(2) == number.name
     assert 'Stopping after this step' in capfd.readouterr().err
 
 
@@ -44,15 +44,15 @@ def test_a_second_sigterm_still_waits():
     with StopSignals() as stop, stop.deferred():
         send(signal.SIGTERM)
         send(signal.SIGTERM)
-        assert stop.requested(1) == 'SIGTERM'
+        assert stop.should_stop(1) == 'SIGTERM'
 
 
 def test_a_signal_that_came_too_late_to_be_asked_for_is_known():
     with StopSignals() as stop:
         with stop.deferred():
-            assert stop.came() is None
+            assert stop.pending() is None
             send(signal.SIGTERM)
-        assert stop.came() == 'SIGTERM'
+        assert stop.pending() == 'SIGTERM'
 
 
 def command(code, *signals, grace=0.3):
@@ -106,7 +106,7 @@ def test_a_command_that_saves_is_waited_for():
     work = (
         '    with signals.StopSignals() as stop, stop.deferred():\n'
         '        time.sleep(1.5)\n'
-        '        raise signals.Stopped(f"Saved after {stop.requested(1)}.")'
+        '        raise signals.Stopped(f"Saved after {stop.should_stop(1)}.")'
     )
     code, messages = command(work, signal.SIGTERM)
     assert (code, messages.splitlines()[-1]) == (75, 'Saved after SIGTERM.')
@@ -156,7 +156,7 @@ def test_in_another_thread_nothing_is_caught():
 
     def enter():
         with StopSignals() as stop:
-            found.append(stop.requested(1))
+            found.append(stop.should_stop(1))
 
     thread = threading.Thread(target=enter)
     thread.start()

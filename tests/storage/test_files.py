@@ -6,20 +6,20 @@ import time
 import pytest
 
 from transformer_jax.storage.files import (
+    atomic_write,
     parse_json,
     partial_path,
     read_json,
     read_regular,
     remove_leftovers,
     remove_unfinished,
-    written_whole,
 )
 
 
 def test_a_file_takes_the_name_when_it_is_whole(tmp_path):
     path = tmp_path / 'a'
     path.write_text('old')
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write('né')
         assert path.read_text() == 'old'
     assert path.read_bytes() == 'né'.encode()
@@ -29,7 +29,7 @@ def test_a_file_takes_the_name_when_it_is_whole(tmp_path):
 def test_an_error_leaves_what_was_there(tmp_path):
     path = tmp_path / 'a'
     path.write_text('old')
-    with pytest.raises(KeyboardInterrupt), written_whole(path, 'wb') as file:
+    with pytest.raises(KeyboardInterrupt), atomic_write(path, 'wb') as file:
         file.write(b'new')
         raise KeyboardInterrupt
     assert path.read_text() == 'old'
@@ -58,7 +58,7 @@ def test_files_that_killed_processes_left_go_with_the_next_writing(tmp_path):
         path.write_text('half')
     for path in (old, own):
         os.utime(path, (YESTERDAY, YESTERDAY))
-    with written_whole(tmp_path / 'a') as file:
+    with atomic_write(tmp_path / 'a') as file:
         file.write('whole')
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / 'a', fresh, own])
 
@@ -66,7 +66,7 @@ def test_files_that_killed_processes_left_go_with_the_next_writing(tmp_path):
 def test_what_is_unfinished_can_be_removed(tmp_path):
     partial_path(tmp_path / 'folder').mkdir()
     partial_path(tmp_path / 'file').write_text('half')
-    with written_whole(tmp_path / 'whole') as file:
+    with atomic_write(tmp_path / 'whole') as file:
         file.write('all')
     remove_unfinished()
     assert list(tmp_path.iterdir()) == [tmp_path / 'whole']

@@ -87,7 +87,7 @@ def test_shorter_pairs_fill_up_the_batches_of_longer_ones(setting):
 
 
 def test_a_pair_too_long_for_the_memory_is_refused_in_a_sentence(setting, monkeypatch):
-    monkeypatch.setattr(memory, 'LONG', 64)
+    monkeypatch.setattr(memory, 'CHECK_FROM_TOKENS', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
     with pytest.raises(
         UserError,

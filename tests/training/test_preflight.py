@@ -11,7 +11,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.sharding import make_mesh, shard_whole_batch, state_shardings
 from transformer_jax.training import preflight
 from transformer_jax.training.preflight import (
-    Compilations,
+    CompileCounter,
     batch_rows,
     compile_steps,
     compiler_options,
@@ -222,7 +222,7 @@ def test_rows_are_filled_up_for_devices_and_parts(mesh):
 
 
 def test_compilations_are_counted():
-    counter = Compilations()
+    counter = CompileCounter()
     jax.jit(lambda x: x + 271)(1)
     assert (counter.lap(), counter.lap()) == (1, 0)
 

@@ -24,7 +24,7 @@ from transformer_jax.runtime.signals import Stopped, stop_if_requested
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import device_batches, trainer
 from transformer_jax.training.metrics_writer import read_metrics
-from transformer_jax.training.preflight import Compilations
+from transformer_jax.training.preflight import CompileCounter
 from transformer_jax.training.trainer import train
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
@@ -291,7 +291,7 @@ def test_a_damaged_checkpoint_is_put_aside_and_made_again(uninterrupted, tmp_pat
 
 def test_nothing_is_compiled_once_training_has_begun(uninterrupted):
     # Of the run's own counter, which does count:
-    counter = Compilations()
+    counter = CompileCounter()
     jax.jit(lambda x: x * 3 + 14159)(1)
     assert counter.lap() == 1
     assert [r['compilations'] for r in read_metrics(Workdir(uninterrupted).metrics)] == [0] * 5
@@ -420,7 +420,7 @@ def test_a_test_set_that_cannot_be_scored_is_refused_before_training(tmp_path, m
         return dataclasses.replace(prepare(*args), test=[('the cat ' * 200, 'le chat ' * 200)])
 
     monkeypatch.setattr(trainer, 'prepare', with_long_test)
-    monkeypatch.setattr(memory, 'LONG', 256)
+    monkeypatch.setattr(memory, 'CHECK_FROM_TOKENS', 256)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
     with pytest.raises(UserError, match=r"^pair 1 of the test set, which begins 'the cat"):
         train(tiny(), tmp_path)

@@ -36,7 +36,7 @@ from transformer_jax.benchmark import measure
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.prepare import prepare
-from transformer_jax.data.subword_sampling import SampledSegmentation
+from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.model import parameter_count
@@ -201,7 +201,7 @@ class _Work:
       vocab_size: V.
       store: the tokenised pairs.
       plan: of their batches.
-      segmentation: how they are drawn anew each time, if they are.
+      subword_sampler: how they are drawn anew each time, if they are.
       sentences: token ids of sentences to translate.
     """
 
@@ -210,7 +210,7 @@ class _Work:
     vocab_size: int
     store: TokenStore
     plan: BatchPlan
-    segmentation: SampledSegmentation | None
+    subword_sampler: SubwordSampler | None
     sentences: list[np.ndarray]
 
 
@@ -221,7 +221,7 @@ def _work(config: Config, synthetic: int | None) -> _Work:
         data = prepare(config.data, resume_checks.inherited_vocabulary(config))
         sentences = data.vocabulary.encode([source for source, _ in data.dev[:_SENTENCES]])
         size = data.vocabulary.size
-        return _Work(config, mesh, size, data.store, data.plan, data.segmentation, sentences)
+        return _Work(config, mesh, size, data.store, data.plan, data.subword_sampler, sentences)
     store = synthetic_store(synthetic, config)
     plan = BatchPlan(
         store.source.lengths,
@@ -267,7 +267,7 @@ def _measure(
 
 
 def _input(work: _Work) -> dict[str, Any]:
-    found = measure.input_pipeline(work.store, work.plan, work.segmentation, _SECONDS)
+    found = measure.input_pipeline(work.store, work.plan, work.subword_sampler, _SECONDS)
     command_line.print_result(
         f'input: {found["pairs_per_second"]:,.0f} pairs/s, '
         f'{found["batches_per_second"]:,.1f} batches/s over {found["epochs"]:.1f} epochs of '
@@ -332,7 +332,7 @@ def _train(work: _Work, programs: dict[Bucket, Program], ceiling: float) -> dict
         command_line.print_result(line(shape, found))
     flops_per_second = statistics.median(found['flops_per_second'] for found in shapes)
     remember_speed(cache_folder(config.data.cache_dir), config, mesh, flops_per_second)
-    mix = speed.mix(work.store, work.plan, work.segmentation, 2 * _SECONDS)
+    mix = speed.mix(work.store, work.plan, work.subword_sampler, 2 * _SECONDS)
     memory = measure.peak_memory(mesh)
     predicted = max(program.bytes for program in programs.values())
     command_line.print_result(

@@ -27,10 +27,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.loader import load_tensorflow, training_batches
-from transformer_jax.data.subword_sampling import SampledSegmentation
+from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore
 from transformer_jax.errors import UserError
-from transformer_jax.inference.batch_decoder import Searcher
+from transformer_jax.inference.batch_decoder import BatchDecoder
 from transformer_jax.model import Transformer
 from transformer_jax.model.flops import step_flops
 from transformer_jax.model.layers import compute_dtype
@@ -132,12 +132,12 @@ def start(command: Sequence[str]) -> float:
 def input_pipeline(
     store: TokenStore,
     plan: BatchPlan,
-    segmentation: SampledSegmentation | None,
+    subword_sampler: SubwordSampler | None,
     seconds: float,
 ) -> Numbers:
     """How fast the feed is, on its own, over shuffled epochs."""
     load_tensorflow()
-    feed = training_batches(store, plan, 0, segmentation=segmentation)
+    feed = training_batches(store, plan, 0, subword_sampler=subword_sampler)
     next(feed)  # the first waits for tf.data to start
     pairs = batches = 0
     begin = time.perf_counter()
@@ -223,7 +223,7 @@ class TrainingSpeed:
         self,
         store: TokenStore,
         plan: BatchPlan,
-        segmentation: SampledSegmentation | None,
+        subword_sampler: SubwordSampler | None,
         seconds: float,
         rounds: int = 5,
     ) -> Numbers:
@@ -234,7 +234,7 @@ class TrainingSpeed:
         """
         rows = {bucket: program.rows for bucket, program in self._programs.items()}
         load_tensorflow()
-        feed = device_batches(store, plan, rows, self._mesh, segmentation=segmentation)
+        feed = device_batches(store, plan, rows, self._mesh, subword_sampler=subword_sampler)
         results = []
 
         def steps(count: int) -> tuple[float, float]:
@@ -312,7 +312,7 @@ class DecodingSpeed:
         params['embedding'] = params['embedding'].at[_EOS].set(0.0)
         decode = dataclasses.replace(config.decode, max_extra_length=0)
         config = dataclasses.replace(config, decode=decode)
-        self._search = Searcher(config, vocab_size, _EOS, params)
+        self._search = BatchDecoder(config, vocab_size, _EOS, params)
         self.max_rows = self._search.max_rows
         limit = self._search.source_limit()
         self._sentences = [

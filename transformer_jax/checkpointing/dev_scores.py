@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from transformer_jax.runtime import processes
-from transformer_jax.storage.files import read_json, written_whole
+from transformer_jax.storage.files import atomic_write, read_json
 
 FILE_NAME = 'scores.json'
 
@@ -41,7 +41,7 @@ class DevScores:
         if processes.is_first():
             path = self._path(step)
             path.parent.mkdir(exist_ok=True)
-            with written_whole(path) as file:
+            with atomic_write(path) as file:
                 json.dump(scores, file)
 
     def _path(self, step: int) -> Path:

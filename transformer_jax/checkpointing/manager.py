@@ -225,11 +225,11 @@ class Checkpoints:
             reason,
             aside,
         )
-        processes.wait_for_all(f'name for the damaged checkpoint of step {step}')
+        processes.barrier(f'name for the damaged checkpoint of step {step}')
         if processes.is_first():
             folder.mkdir(exist_ok=True)
             shutil.move(self.directory / str(step), aside)
-        processes.wait_for_all(f'damaged checkpoint of step {step}')
+        processes.barrier(f'damaged checkpoint of step {step}')
         # Not by its own `reload`, which fails at damaged metadata of any other checkpoint.
         self._manager.close()
         self._manager = self._opened()

@@ -83,7 +83,7 @@ class Config:
                 f'times data.tokens_per_batch={self.data.tokens_per_batch} is more than can be '
                 'counted, 2^31: lower one of the two.',
             )
-        longest, reach = self.data.max_length, self.model.reach
+        longest, reach = self.data.max_length, self.model.max_sequence_length
         if reach is not None and longest > reach:
             fail(
                 'data.max_length',

@@ -136,6 +136,6 @@ class ModelConfig:
         return self.d_v or self.d_model // self.num_heads
 
     @property
-    def reach(self) -> int | None:
+    def max_sequence_length(self) -> int | None:
         """Most positions of a sentence, where they are learned; None where any number will do."""
         return self.max_positions if self.positions == 'learned' else None

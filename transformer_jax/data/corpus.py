@@ -22,7 +22,7 @@ from transformer_jax.data.text_files import FilesCorpus, Pair
 from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.cache import cache_folder, content_digest
-from transformer_jax.storage.files import read_json, written_whole
+from transformer_jax.storage.files import atomic_write, read_json
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -227,7 +227,7 @@ class HeldOutCorpus:
             _logger.warning('The cached pairs %s are damaged: choosing them again.', path)
         held = self._hold_out()
         # Scoring alone makes no cache, and needs none.
-        with contextlib.suppress(OSError), written_whole(path) as file:
+        with contextlib.suppress(OSError), atomic_write(path) as file:
             json.dump(held, file, ensure_ascii=False)
         return held
 

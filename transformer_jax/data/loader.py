@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from transformer_jax.data.batching import Batch, BatchPlan
-from transformer_jax.data.subword_sampling import SampledSegmentation
+from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import Sentences, TokenStore
 
 Arrays = dict[str, np.ndarray]
@@ -32,7 +32,7 @@ def training_batches(
     plan: BatchPlan,
     start_step: int,
     held: Held = np.asarray,
-    segmentation: SampledSegmentation | None = None,
+    subword_sampler: SubwordSampler | None = None,
 ) -> Iterator[Arrays]:
     """The batches of the steps from `start_step` (counted from 0) on, without end.
 
@@ -41,7 +41,7 @@ def training_batches(
       plan: which pairs make up which batch.
       start_step: the first step to deliver.
       held: from the pair numbers of a batch to those this process wants, -1 for an empty row.
-      segmentation: draws the pieces of each sentence; None takes them from the store.
+      subword_sampler: draws the pieces of each sentence; None takes them from the store.
 
     Yields:
       'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where there is nothing.
@@ -54,7 +54,7 @@ def training_batches(
         result = []
         for epoch in range(first, first + epochs):
             batches = plan.epoch(epoch)
-            if segmentation is None:
+            if subword_sampler is None:
                 result += [batch._replace(ids=held(batch.ids)) for batch in batches]
             else:
                 result += [(batch, epoch, index) for index, batch in enumerate(batches)]
@@ -62,8 +62,8 @@ def training_batches(
 
     with ThreadPoolExecutor(1) as planner, ThreadPoolExecutor(1) as loader:
         batches = planned(epoch)[place:]
-        if segmentation is not None:
-            read = _drawer(segmentation, held)
+        if subword_sampler is not None:
+            read = _drawer(subword_sampler, held)
         elif _tensorflow_is_loaded():
             read = _reader(store)
         else:
@@ -84,9 +84,9 @@ def training_batches(
             batches = following.result()
 
 
-def _drawer(segmentation: SampledSegmentation, held: Held):
+def _drawer(subword_sampler: SubwordSampler, held: Held):
     def draw(place: tuple[Batch, int, int]) -> Arrays:
-        return segmentation.arrays(*place, held)
+        return subword_sampler.arrays(*place, held)
 
     return lambda places: _ahead(draw, places)
 

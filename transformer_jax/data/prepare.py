@@ -11,7 +11,7 @@ import numpy as np
 from transformer_jax.config import DataConfig
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.corpus import Corpus, open_corpus
-from transformer_jax.data.subword_sampling import SampledSegmentation
+from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError, first_line
@@ -21,7 +21,7 @@ from transformer_jax.storage.cache import (
     failures_to_cache,
     make_folder,
 )
-from transformer_jax.storage.files import read_regular, written_whole
+from transformer_jax.storage.files import atomic_write, read_regular
 
 _logger = logging.getLogger('transformer_jax')
 _MOST_SPELLED = 0.05  # of the tokens, before a vocabulary looks like that of other languages
@@ -36,7 +36,7 @@ class Data:
       vocabulary: of both languages.
       store: the tokenised training pairs.
       plan: their batches.
-      segmentation: draws their pieces anew in every batch; None takes those of the store.
+      subword_sampler: draws their pieces anew in every batch; None takes those of the store.
       dev: (source, target) text of the dev set.
       test: (source, target) text of the test set.
       fingerprint: hex digest of all of it; equal where the data are, wherever they lie.
@@ -46,7 +46,7 @@ class Data:
     vocabulary: Vocabulary
     store: TokenStore
     plan: BatchPlan
-    segmentation: SampledSegmentation | None
+    subword_sampler: SubwordSampler | None
     dev: list[tuple[str, str]]
     test: list[tuple[str, str]]
     fingerprint: str
@@ -88,17 +88,17 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
             'check its files and columns.'
         )
     _check_spelling(config, store, vocabulary)
-    segmentation, lengths = None, (store.source.lengths, store.target.lengths)
+    subword_sampler, lengths = None, (store.source.lengths, store.target.lengths)
     if config.subword_sampling:
         sides = config.subword_sampling_sides
-        segmentation = SampledSegmentation(
+        subword_sampler = SubwordSampler(
             store,
             vocabulary,
             rate=config.subword_sampling,
             seed=config.seed,
             drawn=('source', 'target') if sides == 'both' else (sides,),
         )
-        lengths = _planned_lengths(config, name, segmentation)
+        lengths = _planned_lengths(config, name, subword_sampler)
     try:
         plan = BatchPlan(
             *lengths,
@@ -128,7 +128,7 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
             )
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
     fingerprint = content_digest([content, *splits.values(), vocabulary.digest])
-    return Data(vocabulary, store, plan, segmentation, dev, test, fingerprint, splits)
+    return Data(vocabulary, store, plan, subword_sampler, dev, test, fingerprint, splits)
 
 
 def _check_spelling(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
@@ -146,7 +146,7 @@ def _check_spelling(config: DataConfig, store: TokenStore, vocabulary: Vocabular
 
 
 def _planned_lengths(
-    config: DataConfig, store_name: str, segmentation: SampledSegmentation
+    config: DataConfig, store_name: str, subword_sampler: SubwordSampler
 ) -> np.ndarray:
     """[2, pairs] lengths to plan with, from the cache: drawing takes minutes for millions."""
     settings = (
@@ -165,11 +165,11 @@ def _planned_lengths(
     except (OSError, ValueError, EOFError):
         _logger.warning('The cached lengths %s are damaged: drawing them again.', path)
     lengths = np.stack(
-        [segmentation.planned_lengths(side, config.max_length) for side in ('source', 'target')]
+        [subword_sampler.planned_lengths(side, config.max_length) for side in ('source', 'target')]
     )
     content = io.BytesIO()  # the errors of writing it straight to a file would not say why
     np.save(content, lengths)
-    with written_whole(path, 'wb') as file:
+    with atomic_write(path, 'wb') as file:
         file.write(content.getvalue())
     return lengths
 

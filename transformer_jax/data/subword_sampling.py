@@ -18,7 +18,7 @@ _PLANNED = 2  # draws whose longest is the length that a pair is planned with
 _TRIES = 8  # draws that may turn out too long for their batch
 
 
-class SampledSegmentation:
+class SubwordSampler:
     """Draws segmentations of a store's sentences.
 
     Attributes:

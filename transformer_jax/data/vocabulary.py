@@ -18,7 +18,7 @@ import numpy as np
 
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.runtime.signals import stop_if_requested
-from transformer_jax.storage.files import read_regular, written_whole
+from transformer_jax.storage.files import atomic_write, read_regular
 
 # SentencePiece holds what it trains on in memory; five million sentences tell it enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
@@ -221,7 +221,7 @@ class Vocabulary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the SentencePiece model file, whole or not at all."""
-        with written_whole(Path(path), 'wb') as file:
+        with atomic_write(Path(path), 'wb') as file:
             file.write(self.model)
 
     def _with_end(self, lines: list[list[int]]) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ StepFn = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 Reorder = Callable[[Any, jax.Array], Any]
 Grow = Callable[[Any, int], Any]
 Select = Callable[[Any, jax.Array], Any]
-_GROUP = 128  # tokens of which `likeliest_tokens` looks at the best first
+_GROUP = 128  # tokens of which `top_k_tokens` looks at the best first
 
 
 class Hypotheses(NamedTuple):
@@ -71,7 +71,7 @@ def check_length(length: int) -> None:
         raise ValueError(f'length={length} must be 1 or more.')
 
 
-def check_end_mark(eos_id: int, logits: jax.Array) -> None:
+def check_eos_id(eos_id: int, logits: jax.Array) -> None:
     """A ValueError unless the end mark has one of the `logits` [R, V], and is not padding."""
     if not 0 < eos_id < logits.shape[-1]:
         raise ValueError(
@@ -91,7 +91,7 @@ def next_log_probs(
     return jnp.where(allowed_RV, log_probs_RV, -jnp.inf)
 
 
-def likeliest_tokens(logits: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+def top_k_tokens(logits: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """The highest logits of each row, as `jax.lax.top_k` finds them, but never padding (token 0).
 
     Only groups of tokens with the highest maxima are looked into: one pass over the logits, where
@@ -139,7 +139,7 @@ def next_tokens(
       finite; tokens [R, C].
     """
     logits = logits.astype(jnp.float32)
-    values_RC, tokens_RC = likeliest_tokens(logits, count)
+    values_RC, tokens_RC = top_k_tokens(logits, count)
     is_first_C = (jnp.arange(count) == 0)[None]
     end_RC = jnp.where(is_first_C, logits[:, eos_id, None], -jnp.inf)
     values_RC = jnp.where(at_limit[:, None], end_RC, values_RC)
@@ -201,7 +201,7 @@ class _Search:
         batch, held = beam.lengths_BJ.shape
         last_BJ = beam.tokens_BJT[:, :, jnp.maximum(position - 1, 0)]
         logits_RV, cache = self.step_fn(last_BJ.reshape(-1), position, cache)
-        check_end_mark(self.eos_id, logits_RV)
+        check_eos_id(self.eos_id, logits_RV)
         # C: more of one hypothesis cannot be chosen.
         count = min(self.beam_size, logits_RV.shape[-1])
         at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, held)
@@ -272,7 +272,7 @@ def beam_search(
     n_best: int = 1,
     reorder: Reorder = take_rows,
     grow: Grow | None = None,
-    rooms: Sequence[int] = (),
+    cache_lengths: Sequence[int] = (),
     select: Select | None = None,
 ) -> Hypotheses:
     """Finds the outputs of highest score = log-probability / length penalty.
@@ -297,11 +297,13 @@ def beam_search(
         takes each place, to the cache of K.
       grow: from the cache and a length to the cache with room for so many tokens; without it
         `cache` has room for `length` of them.
-      rooms: lengths to which the cache grows one after the other, after the first step, which has
+      cache_lengths: lengths to which the cache grows one after the other, after the first step,
+        which has
         room for a token, and before the last, `length`: where a step costs by the room there is,
         more of them cost less. Each is compiled by itself.
       select: from the cache and [b] int32 to the cache of these sentences. With it the stragglers,
-        as soon as a quarter of the sentences are left or the last of `rooms` is full, go on in
+        as soon as a quarter of the sentences are left or the last of `cache_lengths` is full,
+        go on in
         batches of a quarter.
 
     Returns:
@@ -309,15 +311,19 @@ def beam_search(
 
     Raises:
       ValueError: if n_best is not from 1 to beam_size, eos_id not from 1 to V - 1, length less
-        than 1, alpha not finite, or rooms do not ascend to `length` at most.
+        than 1, alpha not finite, or cache_lengths do not ascend to `length` at most.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
     check_length(length)
     if isinstance(alpha, int | float) and not math.isfinite(alpha):
         raise ValueError(f'alpha={alpha} must be a finite number.')
-    if list(rooms) != sorted(set(rooms)) or not all(1 <= room <= length for room in rooms):
-        raise ValueError(f'rooms={rooms} must ascend, from 1 to length={length} at most.')
+    if list(cache_lengths) != sorted(set(cache_lengths)) or not all(
+        1 <= room <= length for room in cache_lengths
+    ):
+        raise ValueError(
+            f'cache_lengths={cache_lengths} must ascend, from 1 to length={length} at most.'
+        )
     search = _Search(step_fn, reorder, beam_size, eos_id, alpha, n_best)
     grow = grow or (lambda cache, _: cache)
     max_lengths = jnp.asarray(max_lengths, jnp.int32)
@@ -333,7 +339,7 @@ def beam_search(
     few = part if part < batch else 0
     # By itself: K equal hypotheses would cost K times as much.
     position, beam, cache = search.step(jnp.int32(0), beam, grow(cache, 1))
-    for room in rooms:
+    for room in cache_lengths:
         position, beam, cache = search.run(position, beam, grow(cache, room), room, few)
     if select is None:
         _, beam, _ = search.run(position, beam, grow(cache, length), length)

@@ -11,7 +11,7 @@ from jax import lax
 from transformer_jax.decoding.beam_search import (
     Hypotheses,
     StepFn,
-    check_end_mark,
+    check_eos_id,
     check_length,
     next_log_probs,
 )
@@ -34,7 +34,7 @@ def _one_path(
         i, tokens_RT, log_probs_R, lengths_R, finished_R, cache = state
         last_R = tokens_RT[:, jnp.maximum(i - 1, 0)]
         logits_RV, cache = step_fn(last_R, i, cache)
-        check_end_mark(eos_id, logits_RV)
+        check_eos_id(eos_id, logits_RV)
         next_RV = next_log_probs(logits_RV, i, max_lengths_R, eos_id)
         token_R = jnp.where(finished_R, 0, choose(next_RV, i).astype(jnp.int32))
         added_R = jnp.take_along_axis(next_RV, token_R[:, None], axis=1)[:, 0]

@@ -19,20 +19,20 @@ from transformer_jax.errors import UserError
 from transformer_jax.model import (
     DecodingCache,
     Transformer,
+    grow_cache,
     in_compute_dtype,
     reorder_hypotheses,
     select_sentences,
-    turned_kernels,
-    with_room,
+    transposed_kernels,
 )
 from transformer_jax.runtime import memory
-from transformer_jax.runtime.program_cache import kept_jit
+from transformer_jax.runtime.program_cache import cached_jit
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import (
     MeshLayout,
     data_mesh,
+    data_shards,
     padded_rows,
-    row_shards,
     shard_whole_batch,
     state_shardings,
 )
@@ -78,7 +78,7 @@ class Sampling:
             raise UserError(f'seed={self.seed} must be from 0 to 2^32 - 1.')
 
 
-class Found(NamedTuple):
+class DecodeResult(NamedTuple):
     """The outputs of one sentence, the best first.
 
     Attributes:
@@ -93,7 +93,7 @@ class Found(NamedTuple):
     scores: np.ndarray
 
 
-class Searcher:
+class BatchDecoder:
     """Searches with one model.
 
     Attributes:
@@ -130,10 +130,10 @@ class Searcher:
         self.params = in_compute_dtype(config.model, placed)
         self._variables = {'params': self.params}
         if self.mesh.size == 1:
-            self._variables['turned_kernels'] = _turned(self.params, config=config.model)
+            self._variables['transposed_kernels'] = _turned(self.params, config=config.model)
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self._eos_id, self._unknown_id = eos_id, unknown_id
-        self._long_lines = memory.LongLines(self.mesh.local_devices[0])
+        self._long_lines = memory.MemoryCheck(self.mesh.local_devices[0])
 
     def __call__(
         self,
@@ -143,7 +143,7 @@ class Searcher:
         n_best: int = 1,
         sampling: Sampling | None = None,
         numbers: Sequence[int] | None = None,
-    ) -> Iterator[Found]:
+    ) -> Iterator[DecodeResult]:
         """Searches batch by batch, the longest sentences first.
 
         Args:
@@ -179,7 +179,7 @@ class Searcher:
                     if len(drawn) < n_best:
                         continue
                     outputs, drawn = _best_first(drawn), []
-                yield Found(item // copies, outputs.tokens, outputs.scores)
+                yield DecodeResult(item // copies, outputs.tokens, outputs.scores)
 
     def check(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
         """A UserError if a device has too little memory for a sentence of one of these lengths."""
@@ -202,7 +202,7 @@ class Searcher:
 
     def source_limit(self, decode: DecodeConfig | None = None) -> int:
         """Most tokens of an input, the end mark included; 0 for no limit."""
-        decode, reach = decode or self.decode, self.model.config.reach
+        decode, reach = decode or self.decode, self.model.config.max_sequence_length
         limit = decode.max_source_length
         if reach is not None:
             # The output, too, has to fit into the table.
@@ -212,7 +212,7 @@ class Searcher:
 
     def output_limit(self, source_length: int, decode: DecodeConfig | None = None) -> int:
         """Most tokens of an output, the end mark included, for an input of `source_length`."""
-        decode, reach = decode or self.decode, self.model.config.reach
+        decode, reach = decode or self.decode, self.model.config.max_sequence_length
         limit = source_length + decode.max_extra_length
         return limit if reach is None else min(limit, reach)
 
@@ -223,11 +223,11 @@ class Searcher:
         """
         order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
         while order:
-            longest = round_length(lengths[order[0]], self.model.config.reach)
+            longest = round_length(lengths[order[0]], self.model.config.max_sequence_length)
             most = max(1, min(self.max_rows, self._positions // (longest * width)))
             rows = max(r for r in _ROWS if r <= most)
             rows = min(r for r in _ROWS if r >= min(len(order), rows))
-            rows = padded_rows(rows, row_shards(self.mesh))
+            rows = padded_rows(rows, data_shards(self.mesh))
             yield rows, longest, order[:rows]
             order = order[rows:]
 
@@ -267,7 +267,10 @@ class Searcher:
         """A UserError if long lines, or wide beams, take more memory than a device has."""
         rows, length = batch['source'].shape
         positions = rows * length * options['beam_size']
-        if length + options['max_extra_length'] < memory.LONG and positions <= self._positions:
+        if (
+            length + options['max_extra_length'] < memory.CHECK_FROM_TOKENS
+            and positions <= self._positions
+        ):
             return
 
         def programs() -> Iterator[jax.stages.Lowered]:
@@ -303,7 +306,7 @@ def _best_first(drawn: Sequence[Hypotheses]) -> Hypotheses:
     return Hypotheses(np.concatenate(tokens), *map(np.concatenate, rest))
 
 
-def _rooms(rows: int, source_length: int, longest: int) -> list[int]:
+def _cache_lengths(rows: int, source_length: int, longest: int) -> list[int]:
     """Lengths to which the cache grows, before the longest.
 
     Few outputs are much longer than their sources: most of the search does without the room that
@@ -315,20 +318,20 @@ def _rooms(rows: int, source_length: int, longest: int) -> list[int]:
     return [math.ceil(likely * stage / stages) for stage in range(1, stages + 1)]
 
 
-@kept_jit(static_argnames=('config',))
+@cached_jit(static_argnames=('config',))
 def _turned(params: Any, *, config: ModelConfig) -> Any:
-    return turned_kernels(config, params)
+    return transposed_kernels(config, params)
 
 
 # Apart from the search: within one program XLA would lay out the encoder's output as it comes, and
 # turn it around in each step of the search.
-@kept_jit(static_argnames=('model',))
+@cached_jit(static_argnames=('model',))
 def _start(variables: Any, source: jax.Array, *, model: Transformer) -> DecodingCache:
     """Encodes [B, S] ids."""
     return model.apply(variables, source, method='start_decoding')
 
 
-@kept_jit(
+@cached_jit(
     static_argnames=(
         'model',
         'eos_id',
@@ -359,8 +362,8 @@ def _search(
 ) -> Hypotheses:
     """Decodes [B, S] ids; an empty row ends at once, so that filling up a batch costs nothing."""
     longest = source.shape[1] + max_extra_length
-    if model.config.reach is not None:
-        longest = min(longest, model.config.reach)
+    if model.config.max_sequence_length is not None:
+        longest = min(longest, model.config.max_sequence_length)
     lengths_B = jnp.sum(source != 0, axis=1)
     limits_B = jnp.where(lengths_B > 0, lengths_B + max_extra_length, 1)
     limits_B = jnp.minimum(limits_B, longest)
@@ -380,7 +383,7 @@ def _search(
         keys_B = fold(jnp.repeat(jax.random.key(seed)[None], len(numbers)), numbers)
         found = sample(
             known_step_fn,
-            with_room(cache, longest),
+            grow_cache(cache, longest),
             limits_B,
             fold(keys_B, draws),
             length=longest,
@@ -400,8 +403,8 @@ def _search(
             alpha=alpha,
             n_best=n_best,
             reorder=reorder_hypotheses,
-            grow=with_room,
-            rooms=_rooms(*source.shape, longest),
+            grow=grow_cache,
+            cache_lengths=_cache_lengths(*source.shape, longest),
             # Devices that share out the sentences do not exchange them.
             select=select_sentences if model.layout.row_groups == 1 else None,
         )

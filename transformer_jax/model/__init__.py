@@ -18,9 +18,9 @@ from transformer_jax.model.attention import (
 )
 from transformer_jax.model.kv_cache import (
     DecodingCache,
+    grow_cache,
     reorder_hypotheses,
     select_sentences,
-    with_room,
 )
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from transformer_jax.model.layout import Layout
@@ -32,7 +32,7 @@ from transformer_jax.model.transformer import (
     in_compute_dtype,
     parameter_count,
     parameter_shapes,
-    turned_kernels,
+    transposed_kernels,
 )
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     'Transformer',
     'causal_mask',
     'dot_product_attention',
+    'grow_cache',
     'in_compute_dtype',
     'padding_mask',
     'parameter_count',
@@ -56,6 +57,5 @@ __all__ = [
     'reorder_hypotheses',
     'select_sentences',
     'sinusoidal_positions',
-    'turned_kernels',
-    'with_room',
+    'transposed_kernels',
 ]

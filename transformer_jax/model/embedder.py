@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import matmul, sum_of_parts
+from transformer_jax.model.matmul import chunked_sum, matmul
 
 
 def logits_of(
@@ -35,13 +35,13 @@ def logits_of(
     return layout(logits_BTV, 'BTV')
 
 
-def sum_over_logits(
+def chunked_loss(
     summand: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
     layout: Layout,
     x: jax.Array,
     weights: tuple[jax.Array, jax.Array | None],
     targets: jax.Array,
-    rows_together: int = 1,
+    row_group_size: int = 1,
 ) -> tuple[jax.Array, Any]:
     """As `summand(logits_of(layout, x, *weights), targets)`, summed over parts of the batch.
 
@@ -52,14 +52,14 @@ def sum_over_logits(
       x: [B, T, D], the decoder's output.
       weights: embedding and bias of `logits_of`.
       targets: [B, T] int32.
-      rows_together: rows side by side that belong into one part; it divides B.
+      row_group_size: rows side by side that belong into one part; it divides B.
 
     Returns:
       The sums of both.
     """
     groups, (rows, length, d_model) = layout.row_groups, x.shape
-    units = rows // groups // rows_together
-    parts = _parts(units, units * rows_together * length / _positions_at_once(d_model))
+    units = rows // groups // row_group_size
+    parts = _parts(units, units * row_group_size * length / _positions_at_once(d_model))
 
     def in_parts(x_B: jax.Array) -> jax.Array:
         # Of each group's rows a part: devices go on with rows of their own. C counts the parts.
@@ -73,7 +73,7 @@ def sum_over_logits(
         )
         return summand(logits_of(layout, x_BTD, *weights), targets_BT)
 
-    return sum_of_parts(of_part, weights, in_parts(x), in_parts(targets))
+    return chunked_sum(of_part, weights, in_parts(x), in_parts(targets))
 
 
 def _positions_at_once(d_model: int) -> int:

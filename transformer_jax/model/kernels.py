@@ -3,7 +3,7 @@
 import jax
 from flax import linen as nn
 
-from transformer_jax.model.matmul import is_few, matmul
+from transformer_jax.model.matmul import has_few_rows, matmul
 
 # Names of the parameters that are multiplied by and nothing else.
 KERNELS = ('query', 'key', 'value', 'output', 'kernel')
@@ -24,7 +24,7 @@ def product(
     Returns:
       [P, N].
     """
-    if is_few(x) and module.has_variable('turned_kernels', name):
-        turned_NK = module.get_variable('turned_kernels', name)
+    if has_few_rows(x) and module.has_variable('transposed_kernels', name):
+        turned_NK = module.get_variable('transposed_kernels', name)
         return matmul(x, turned_NK.astype(x.dtype), transposed=True, to_float32=to_float32)
     return matmul(x, kernel, to_float32=to_float32)

@@ -31,7 +31,7 @@ class DecodingCache(NamedTuple):
     ancestors: jax.Array
 
 
-def with_room(cache: DecodingCache, length: int) -> DecodingCache:
+def grow_cache(cache: DecodingCache, length: int) -> DecodingCache:
     """The cache with room for T = `length` tokens of each hypothesis; it keeps those it has.
 
     Raises:

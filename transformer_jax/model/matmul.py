@@ -68,21 +68,21 @@ def matmul(
     if x.dtype == jnp.bfloat16 and jax.default_backend() == 'cpu':
         product_PN = _cpu_matmul(transposed, x, kernel)
         return product_PN if to_float32 else product_PN.astype(x.dtype)
-    if transposed and is_few(x):
+    if transposed and has_few_rows(x):
         # The large matrix first, and the barrier lest XLA turns that around: up to twice as fast.
         return lax.optimization_barrier(jnp.einsum('NK,PK->NP', kernel, x)).T
     subscripts = 'PK,NK->PN' if transposed else 'PK,KN->PN'
     return (float32_einsum if to_float32 else jnp.einsum)(subscripts, x, kernel)
 
 
-def suits_turned(dtype: jnp.dtype) -> bool:
+def prefers_transposed(dtype: jnp.dtype) -> bool:
     """Whether few rows of `dtype` are multiplied faster by a kernel that is `transposed`."""
     return dtype == jnp.float32 and jax.default_backend() == 'cpu'
 
 
-def is_few(x: jax.Array) -> bool:
-    """Whether [P, K] has so few rows that `suits_turned` speaks of it."""
-    return 2 <= len(x) <= 64 and suits_turned(x.dtype)
+def has_few_rows(x: jax.Array) -> bool:
+    """Whether [P, K] has so few rows that `prefers_transposed` speaks of it."""
+    return 2 <= len(x) <= 64 and prefers_transposed(x.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -244,7 +244,7 @@ def sum_rows(rows: int, indices: jax.Array, values: jax.Array) -> jax.Array:
     return jnp.where(there_V[:, None], sums_PD[last_V], 0)
 
 
-def sum_of_parts(
+def chunked_sum(
     function: Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]],
     weights: Any,
     x: jax.Array,

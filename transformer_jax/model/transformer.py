@@ -11,20 +11,20 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, heads_dtype, padding_mask
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.embedder import logits_of, sum_over_logits
+from transformer_jax.model.embedder import chunked_loss, logits_of
 from transformer_jax.model.kernels import KERNELS
 from transformer_jax.model.kv_cache import Caches, DecodingCache
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import suits_turned, take_rows
+from transformer_jax.model.matmul import prefers_transposed, take_rows
 from transformer_jax.model.positions import sinusoidal_positions
 
 
 def check_positions(config: ModelConfig, length: int) -> None:
     """Raises a ValueError if `length` positions are more than the learned table has."""
-    if config.reach is not None and length > config.reach:
+    if config.max_sequence_length is not None and length > config.max_sequence_length:
         raise ValueError(
-            f'{length} positions are more than the {config.reach} learned ones '
+            f'{length} positions are more than the {config.max_sequence_length} learned ones '
             '(model.max_positions).'
         )
 
@@ -211,14 +211,14 @@ class Transformer(nn.Module):
         """
         return self._logits(self._decoded(source, target_inputs, deterministic))
 
-    def sum_over_logits(
+    def chunked_loss(
         self,
         summand: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
         source: jax.Array,
         target_inputs: jax.Array,
         targets: jax.Array,
         *,
-        rows_together: int = 1,
+        row_group_size: int = 1,
         deterministic: bool = True,
     ) -> tuple[jax.Array, Any]:
         """Sums over parts of the batch what `summand` makes of their logits and targets.
@@ -232,7 +232,7 @@ class Transformer(nn.Module):
           source: as for a call.
           target_inputs: as for a call.
           targets: [B, T] int32.
-          rows_together: rows side by side that belong into one part; it divides B.
+          row_group_size: rows side by side that belong into one part; it divides B.
           deterministic: as for a call.
 
         Returns:
@@ -240,7 +240,7 @@ class Transformer(nn.Module):
         """
         x_BTD = self._decoded(source, target_inputs, deterministic)
         weights = self._output_weights()
-        return sum_over_logits(summand, self.layout, x_BTD, weights, targets, rows_together)
+        return chunked_loss(summand, self.layout, x_BTD, weights, targets, row_group_size)
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """[B, S] int32 ids to the encoder's output [B, S, D]."""
@@ -250,7 +250,7 @@ class Transformer(nn.Module):
     def start_decoding(self, source: jax.Array) -> DecodingCache:
         """Encodes [B, S] int32 ids for decoding one hypothesis of each sentence.
 
-        `with_room` makes room for its tokens, `reorder_hypotheses` several of it.
+        `grow_cache` makes room for its tokens, `reorder_hypotheses` several of it.
         """
         config = self.config
         batch, dtype = source.shape[0], heads_dtype(compute_dtype(config))
@@ -288,7 +288,7 @@ class Transformer(nn.Module):
         batch, hypotheses, length = cache.ancestors.shape
         check_positions(self.config, length)
         if length == 0:
-            raise ValueError('the cache has no room: make some by with_room(cache, length).')
+            raise ValueError('the cache has no room: make some by grow_cache(cache, length).')
         if tokens.shape != (batch * hypotheses,):
             raise ValueError(
                 f'tokens has shape {tokens.shape}: it must be [{batch * hypotheses}], that of '
@@ -365,13 +365,13 @@ def in_compute_dtype(config: ModelConfig, params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(convert, params)
 
 
-def turned_kernels(config: ModelConfig, params: Any) -> Any:
+def transposed_kernels(config: ModelConfig, params: Any) -> Any:
     """The kernels once more, turned: on CPUs a search of few hypotheses is faster with them.
 
     There XLA multiplies a few rows two to three times as fast by a matrix [outputs, inputs] as by
     one [inputs, outputs], many rows no faster. A model that is given both takes what suits it:
 
-        variables = {'params': params, 'turned_kernels': turned_kernels(config, params)}
+        variables = {'params': params, 'transposed_kernels': transposed_kernels(config, params)}
         model.apply(variables, tokens, position, cache, method='decode_step')
 
     Args:
@@ -382,12 +382,12 @@ def turned_kernels(config: ModelConfig, params: Any) -> Any:
       Nested dicts of [outputs, inputs], nothing but kernels; empty where none would be used: on
       accelerators, and where products are of bfloat16.
     """
-    if not suits_turned(compute_dtype(config)):
+    if not prefers_transposed(compute_dtype(config)):
         return {}
     turned = {}
     for name, value in params.items():
         if isinstance(value, dict):
-            turned[name] = turned_kernels(config, value)
+            turned[name] = transposed_kernels(config, value)
         elif name in KERNELS:
             # [heads, size, D] of attention's output, [inputs, ...] of all others.
             shape = (-1, value.shape[-1]) if name == 'output' else (len(value), -1)

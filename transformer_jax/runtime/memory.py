@@ -12,7 +12,7 @@ from transformer_jax.errors import UserError
 
 _GIB = 2**30
 # Tokens from which on a line's memory, which grows with their square, is to be looked into first.
-LONG = 4096
+CHECK_FROM_TOKENS = 4096
 
 
 def device_memory(device: jax.Device, held: Any = ()) -> int | None:
@@ -51,17 +51,17 @@ def needed_memory(program: jax.stages.Compiled) -> int:
     )
 
 
-def in_units(count: int) -> str:
+def format_bytes(count: int) -> str:
     """'1.50 GiB' for 1,610,612,736 bytes."""
     return f'{count / _GIB:.2f} GiB' if count >= _GIB else f'{count / 2**20:.2f} MiB'
 
 
-def no_room(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether `error` is XLA's for a program that no memory of the device can hold."""
     return isinstance(error, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(error)
 
 
-def check_room(program: jax.stages.Lowered, device: jax.Device, name: str, remedy: str) -> None:
+def check_memory(program: jax.stages.Lowered, device: jax.Device, name: str, remedy: str) -> None:
     """A UserError if `device` has too little memory to run `program`.
 
     Args:
@@ -74,18 +74,19 @@ def check_room(program: jax.stages.Lowered, device: jax.Device, name: str, remed
     try:
         needed = needed_memory(program.compile())
     except jax.errors.JaxRuntimeError as error:
-        if not no_room(error):
+        if not is_out_of_memory(error):
             raise
     if needed is None or (limit is not None and needed > limit):
-        takes = 'more memory' if needed is None else in_units(needed)
-        has = '' if limit is None else f' of {in_units(limit)}'
+        takes = 'more memory' if needed is None else format_bytes(needed)
+        has = '' if limit is None else f' of {format_bytes(limit)}'
         raise UserError(f'{name} needs {takes} on a device{has}: {remedy}')
 
 
-class LongLines:
+class MemoryCheck:
     """Looks, once for each shape, whether a device has the memory that long lines take.
 
-    Whoever has lines says which are long: those of `LONG` tokens, or of what else takes memory.
+    Callers check lines of `CHECK_FROM_TOKENS` tokens or more, and those that need much memory for
+    other reasons.
     """
 
     def __init__(self, device: jax.Device):
@@ -109,11 +110,11 @@ class LongLines:
         """
         if shape not in self._fitting:
             for program in programs():
-                check_room(program, self._device, name, remedy)
+                check_memory(program, self._device, name, remedy)
             self._fitting.add(shape)
 
 
-def give_back_freed() -> None:
+def trim_heap() -> None:
     """Has glibc return to the kernel what was freed, about a hundred MB a program compiled.
 
     Other C libraries are left to themselves.

@@ -26,7 +26,7 @@ _SHARD_AUTOTUNING = 'xla_gpu_shard_autotuning'
 _logger = logging.getLogger('transformer_jax')
 
 
-def join() -> None:
+def init_distributed() -> None:
     """Joins the other processes, where the environment speaks of any; before JAX is used.
 
     Raises:
@@ -141,13 +141,13 @@ def _joined() -> ModuleType | None:
     return jax if distributed is not None and distributed.is_initialized() else None
 
 
-def wait_for_all(point: str) -> None:
+def barrier(point: str) -> None:
     """Returns when every process has come to `point`, a name used once in a run."""
     if count() > 1:
         _client().wait_at_barrier(f'transformer_jax/{point}', _WAIT_MILLISECONDS)
 
 
-def from_first(name: str, value: str) -> str:
+def broadcast_from_first(name: str, value: str) -> str:
     """The `value` of the first process, for all; `name` is used once in a run."""
     if count() == 1:
         return value

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax.storage.cache import PRIVATE, content_digest, make_folder, read_own
-from transformer_jax.storage.files import written_whole
+from transformer_jax.storage.files import atomic_write
 
 # A second to import: a command answers mistakes before.
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _written(path: Path, content: Callable[[], bytes]) -> bool:
     try:
         data = content()
         make_folder(path.parent, PRIVATE)
-        with written_whole(path, 'wb') as file:
+        with atomic_write(path, 'wb') as file:
             os.fchmod(file.fileno(), 0o600)  # `read_own` refuses what some umasks leave
             file.write(data)
     except Exception as error:
@@ -241,7 +241,7 @@ def _processor() -> list[str]:
     return [platform.processor()]
 
 
-class KeptJit:
+class CachedJit:
     """`jax.jit` of a function, whose programs are kept where this process keeps any.
 
     Attributes:
@@ -295,6 +295,6 @@ class KeptJit:
         return self.jitted.lower(*args, **kwargs)
 
 
-def kept_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable[..., Any]], KeptJit]:
-    """Decorates a function with `KeptJit`."""
-    return functools.partial(KeptJit, static_argnames=static_argnames)
+def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable[..., Any]], CachedJit]:
+    """Decorates a function with `CachedJit`."""
+    return functools.partial(CachedJit, static_argnames=static_argnames)

@@ -159,7 +159,7 @@ class StopSignals:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """A context that asks `requested` after each step and saves, however long that takes."""
+        """A context that asks `should_stop` after each step and saves, however long that takes."""
         global _deferred
         _deferred += 1
         try:
@@ -167,7 +167,7 @@ class StopSignals:
         finally:
             _deferred -= 1
 
-    def requested(self, step: int) -> str | None:
+    def should_stop(self, step: int) -> str | None:
         """Return why to stop after `step`, or None to go on. Every process must ask after it."""
         if self._many:
             from jax.experimental import multihost_utils
@@ -175,8 +175,8 @@ class StopSignals:
             return 'SIGTERM' if multihost_utils.reached_preemption_sync_point(step) else None
         return None if _asked is None else _asked.name
 
-    def came(self) -> str | None:
-        """Return the signal that came after the last call of `requested`, or None.
+    def pending(self) -> str | None:
+        """Return the signal that came after the last call of `should_stop`, or None.
 
         Many processes, which would have to agree on it, go on.
         """

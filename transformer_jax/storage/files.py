@@ -44,7 +44,7 @@ def remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def written_whole(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
+def atomic_write(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
     """A context with a file that takes the name `path` at its end; an error leaves `path` as it is.
 
     Args:

@@ -26,7 +26,7 @@ from typing import Any
 
 from transformer_jax.config import Config
 from transformer_jax.errors import CANNOT_WRITE, UserError, first_line, user_path
-from transformer_jax.storage.files import check_shape, read_json, written_whole
+from transformer_jax.storage.files import atomic_write, check_shape, read_json
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -339,7 +339,7 @@ class Workdir:
             return None
 
     def _write_json(self, name: str, value: Any) -> None:
-        with written_whole(self.path / name) as file:
+        with atomic_write(self.path / name) as file:
             file.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
 
 

@@ -14,7 +14,7 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import memory, signals
-from transformer_jax.runtime.program_cache import KeptJit
+from transformer_jax.runtime.program_cache import CachedJit
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.step import eval_step
 
@@ -23,7 +23,7 @@ _POSITIONS = 2048
 # Lengths up to here are rounded to powers of two: a shape more to compile costs more than padding.
 _COARSE = 256
 
-_eval_step = KeptJit(eval_step, static_argnames=('model', 'label_smoothing'))
+_eval_step = CachedJit(eval_step, static_argnames=('model', 'label_smoothing'))
 
 
 def perplexity(nats: float) -> float:
@@ -73,7 +73,7 @@ class LossEvaluator:
     ):
         self.model, self.vocabulary = model, vocabulary
         self.label_smoothing, self.mesh = label_smoothing, mesh
-        self._long_lines = memory.LongLines(mesh.local_devices[0])
+        self._long_lines = memory.MemoryCheck(mesh.local_devices[0])
 
     def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
         """The loss of `pairs` (source text, target text), at least one.
@@ -108,7 +108,7 @@ class LossEvaluator:
         """A UserError if positions do not reach, or memory is too little, for one of `pairs`."""
         encoded = self._encoded(pairs)
         longest = int(np.argmax(encoded.lengths))
-        length, reach = encoded.lengths[longest], self.model.config.reach
+        length, reach = encoded.lengths[longest], self.model.config.max_sequence_length
         name = (
             f'pair {longest + 1} of {of}, which begins {pairs[longest][0][:40]!r} and has '
             f'{length} tokens'
@@ -121,7 +121,7 @@ class LossEvaluator:
             )
         batch = next(self._batches(*encoded))  # the longest pair, alone if it is long
         shape = batch['source'].shape
-        if shape[1] >= memory.LONG:
+        if shape[1] >= memory.CHECK_FROM_TOKENS:
             self._long_lines.check(
                 shape,
                 lambda: [self._sums(params, batch, run=_eval_step.lower)],
@@ -145,7 +145,9 @@ class LossEvaluator:
     ) -> Iterator[dict[str, np.ndarray]]:
         order = np.argsort(-lengths, kind='stable')  # longest first: what cannot fit fails at once
         while len(order):
-            length = round_length(int(lengths[order[0]]), self.model.config.reach, _COARSE)
+            length = round_length(
+                int(lengths[order[0]]), self.model.config.max_sequence_length, _COARSE
+            )
             rows = min(
                 rows_for(length, _POSITIONS),
                 max(1, _POSITIONS // length),  # fewer than that takes of very long ones

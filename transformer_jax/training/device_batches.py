@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.loader import training_batches
-from transformer_jax.data.subword_sampling import SampledSegmentation
+from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore
 from transformer_jax.sharding import local_rows, shard_batch
 
@@ -21,7 +21,7 @@ def device_batches(
     rows: Mapping[Bucket, int],
     mesh: Mesh,
     start_step: int = 0,
-    segmentation: SampledSegmentation | None = None,
+    subword_sampler: SubwordSampler | None = None,
 ) -> Iterator[tuple[Bucket, dict[str, jax.Array]]]:
     """The batches of the steps from `start_step` (counted from 0) on, without end.
 
@@ -31,7 +31,7 @@ def device_batches(
       rows: of each bucket's batches, its own filled up for the devices.
       mesh: the devices; each process reads the rows that its own hold.
       start_step: the first step to deliver.
-      segmentation: draws the pieces of each sentence; None takes them from the store.
+      subword_sampler: draws the pieces of each sentence; None takes them from the store.
 
     Yields:
       The bucket of each batch, and 'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where
@@ -47,7 +47,7 @@ def device_batches(
 
     buckets = {(b.source_length, b.target_length): b for b in rows}
 
-    feed = training_batches(store, plan, start_step, held_ids, segmentation)
+    feed = training_batches(store, plan, start_step, held_ids, subword_sampler)
 
     def place() -> tuple[Bucket, dict[str, jax.Array]]:
         batch = next(feed)

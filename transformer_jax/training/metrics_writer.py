@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformer_jax.storage.files import check_shape, parse_json, read_regular, written_whole
+from transformer_jax.storage.files import atomic_write, check_shape, parse_json, read_regular
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -38,9 +38,9 @@ class MetricsWriter:
                 path,
                 aside.name,
             )
-            with written_whole(aside, 'wb') as copy:
+            with atomic_write(aside, 'wb') as copy:
                 copy.write(path.read_bytes())
-        with written_whole(path) as file:
+        with atomic_write(path) as file:
             file.writelines(json.dumps(record) + '\n' for record in kept)
         self._file = path.open('a', encoding='utf-8')
 

@@ -30,18 +30,18 @@ from transformer_jax.model import Transformer
 from transformer_jax.model.flops import step_flops
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.runtime import program_cache
-from transformer_jax.runtime.memory import give_back_freed, in_units, needed_memory, no_room
+from transformer_jax.runtime.memory import format_bytes, is_out_of_memory, needed_memory, trim_heap
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import (
     MeshLayout,
     batch_sharding,
+    data_shards,
     padded_rows,
-    row_shards,
     state_shardings,
 )
 from transformer_jax.storage.cache import content_digest, make_folder
-from transformer_jax.storage.files import read_json, written_whole
+from transformer_jax.storage.files import atomic_write, read_json
 from transformer_jax.training.optimizer import make_optimizer, noam_schedule
 from transformer_jax.training.state import TrainState, init_state
 from transformer_jax.training.step import train_step
@@ -58,7 +58,7 @@ _DETERMINISTIC_GPU_OPTIONS = {
 }
 
 
-class RunNumbers(NamedTuple):
+class DynamicHyperparameters(NamedTuple):
     """What runs may differ in and still be the same programs: arguments of them.
 
     Attributes:
@@ -84,7 +84,7 @@ class Program(NamedTuple):
     """
 
     compiled: jax.stages.Compiled
-    numbers: RunNumbers
+    numbers: DynamicHyperparameters
     rows: int
     flops: float
     bytes: int
@@ -152,16 +152,16 @@ def check_state(config: Config, state: TrainState, limit: int | None) -> None:
         count = sum(x.size for x in jax.tree.leaves(state.params))
         raise UserError(
             f'model.d_model={config.model.d_model} and the other sizes make {count:,} parameters, '
-            f'which with the moments of Adam need {in_units(needed)} on a device of '
-            f'{in_units(limit)}: make the model smaller, or raise mesh.fsdp={config.mesh.fsdp} or '
-            f'mesh.tensor={config.mesh.tensor}.'
+            f'which with the moments of Adam need {format_bytes(needed)} on a device of '
+            f'{format_bytes(limit)}: make the model smaller, or raise '
+            f'mesh.fsdp={config.mesh.fsdp} or mesh.tensor={config.mesh.tensor}.'
         )
 
 
 def warn_of_empty_parts(config: Config, buckets: Sequence[Bucket], mesh: Mesh) -> None:
     """Says where train.accumulate_steps cuts batches into more parts than they have rows for."""
     fewest = min(bucket.rows for bucket in buckets)
-    parts = config.train.accumulate_steps * row_shards(mesh)
+    parts = config.train.accumulate_steps * data_shards(mesh)
     if config.train.accumulate_steps > 1 and parts > fewest:
         _logger.warning(
             'train.accumulate_steps=%d cuts batches of %d sentence pairs into %d parts, of all '
@@ -280,7 +280,7 @@ def compile_steps(
         has; and what `meanwhile` raises.
     """
     model, _ = _model_and_state(config, vocab_size, mesh)
-    numbers = RunNumbers(
+    numbers = DynamicHyperparameters(
         np.uint32(config.train.seed),
         np.float32(config.optimizer.warmup_steps),
         np.float32(config.optimizer.learning_rate_scale),
@@ -289,7 +289,7 @@ def compile_steps(
     shardings = jax.tree.map(lambda x: x.sharding, abstract)
     options = compiler_options(jax.default_backend(), config.train.deterministic)
 
-    def step_of_run(state: TrainState, batch: Mapping[str, jax.Array], run: RunNumbers):
+    def step_of_run(state: TrainState, batch: Mapping[str, jax.Array], run: DynamicHyperparameters):
         d_model = config.model.d_model
         schedule = noam_schedule(d_model, run.warmup_steps, run.learning_rate_scale)
         return train_step(
@@ -334,12 +334,12 @@ def compile_steps(
             if isinstance(program, jax.stages.Lowered):
                 program = program_cache.compiled(place(bucket), program, options)
         except jax.errors.JaxRuntimeError as error:
-            if not no_room(error):
+            if not is_out_of_memory(error):
                 raise
             raise _too_large(config, bucket, mesh, 'more memory', limit) from error
         needed = needed_memory(program)
         if limit is not None and needed > limit:
-            raise _too_large(config, bucket, mesh, in_units(needed), limit)
+            raise _too_large(config, bucket, mesh, format_bytes(needed), limit)
         rows = batch_rows(config, bucket, mesh)
         lengths = [bucket.source_length] * rows, [bucket.target_length] * rows
         flops = step_flops(config, vocab_size, *lengths)
@@ -369,13 +369,13 @@ def compile_steps(
     finally:
         pool.shutdown(cancel_futures=True)
         others.shutdown()
-    give_back_freed()  # by XLA's compilers
+    trim_heap()  # by XLA's compilers
     return {bucket: result[bucket] for bucket in buckets}
 
 
 def batch_rows(config: Config, bucket: Bucket, mesh: Mesh) -> int:
     """Rows of a bucket's batches, filled up so that devices and parts get as many each."""
-    return padded_rows(bucket.rows, row_shards(mesh) * config.train.accumulate_steps)
+    return padded_rows(bucket.rows, data_shards(mesh) * config.train.accumulate_steps)
 
 
 def _too_large(
@@ -383,9 +383,9 @@ def _too_large(
 ) -> UserError:
     parts = config.train.accumulate_steps
     # Parts of one row a device are the smallest there are.
-    smallest = bucket.rows <= parts * row_shards(mesh)
+    smallest = bucket.rows <= parts * data_shards(mesh)
     more_parts = '' if smallest else f'train.accumulate_steps={parts} or '
-    has = '' if limit is None else f' of {in_units(limit)}'
+    has = '' if limit is None else f' of {format_bytes(limit)}'
     return UserError(
         f'data.tokens_per_batch={config.data.tokens_per_batch} makes batches of {bucket.rows} '
         f'sentence pairs, {bucket.source_length} + {bucket.target_length} tokens long, which need '
@@ -458,24 +458,24 @@ def remember_speed(folder: Path, config: Config, mesh: Mesh, speed: float) -> No
     speeds[_speed_key(config, mesh)] = speed
     try:
         make_folder(folder)
-        with written_whole(path) as file:
+        with atomic_write(path) as file:
             json.dump(speeds, file, indent=2)
     except OSError as error:
         _logger.warning('The speed is not kept for the next training (%s).', error)
 
 
-class Compilations:
+class CompileCounter:
     """Counts the programs that XLA compiles: after preflight there are to be none."""
 
     _seen = 0
 
     def __init__(self):
         _listen()
-        self._before = Compilations._seen
+        self._before = CompileCounter._seen
 
     def lap(self) -> int:
         """Programs compiled since the last lap."""
-        before, self._before = self._before, Compilations._seen
+        before, self._before = self._before, CompileCounter._seen
         return self._before - before
 
 
@@ -483,6 +483,6 @@ class Compilations:
 def _listen() -> None:
     def count(event: str, *_: object, **__: object) -> None:
         if event == '/jax/core/compile/backend_compile_duration':
-            Compilations._seen += 1
+            CompileCounter._seen += 1
 
     jax.monitoring.register_event_duration_secs_listener(count)

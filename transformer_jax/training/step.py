@@ -76,10 +76,10 @@ def train_step(
                 part['source'],
                 shift_right(part['target']),
                 part['target'],
-                rows_together=2 if r_drop else 1,
+                row_group_size=2 if r_drop else 1,
                 deterministic=False,
                 rngs={'dropout': key},
-                method='sum_over_logits',
+                method='chunked_loss',
             )
             return loss / tokens, sums
 
@@ -164,6 +164,6 @@ def eval_step(
         batch['source'],
         shift_right(batch['target']),
         batch['target'],
-        method='sum_over_logits',
+        method='chunked_loss',
     )
     return sums

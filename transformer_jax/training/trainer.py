@@ -37,7 +37,7 @@ from transformer_jax.training.device_batches import device_batches
 from transformer_jax.training.metrics_writer import MetricsWriter
 from transformer_jax.training.optimizer import noam_schedule
 from transformer_jax.training.preflight import (
-    Compilations,
+    CompileCounter,
     Program,
     abstract_state,
     check_state,
@@ -116,7 +116,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 stack.enter_context(folder.locked())
                 # Another run may have begun and ended here meanwhile.
                 resume_checks.saved(folder, config)
-            processes.wait_for_all('workdir')
+            processes.barrier('workdir')
             if saved is not None and folder.has_checkpoints():
                 config = resume_checks.with_origin(config, saved)
             return _Run(config, folder, data, mesh, stop).finish()
@@ -125,11 +125,11 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
 def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:
     """Prepares the data: the first process, then the others, who may find it in its cache."""
     if not processes.is_first():
-        processes.wait_for_all('prepared')
+        processes.barrier('prepared')
     data = prepare(config.data, vocabulary)
     if processes.is_first():
-        processes.wait_for_all('prepared')
-    first = processes.from_first('fingerprint', data.fingerprint)
+        processes.barrier('prepared')
+    first = processes.broadcast_from_first('fingerprint', data.fingerprint)
     if data.fingerprint != first:
         raise UserError(
             f'data.corpus={config.data.corpus!r} is not the same for process '
@@ -178,7 +178,7 @@ class _Run:
         self.corpus_loss = LossEvaluator(
             model, data.vocabulary, config.optimizer.label_smoothing, mesh
         )
-        self.compilations = Compilations()
+        self.compilations = CompileCounter()
 
     def finish(self) -> dict[str, Any]:
         """Trains to the end, averages, and scores the test set."""
@@ -208,7 +208,7 @@ class _Run:
             self._catch_up()
             if programs is not None and not self._out_of_patience():
                 step = self._train(programs)
-            if why := self.stop.came():
+            if why := self.stop.pending():
                 raise Stopped(
                     f'Stopped by {why} after step {step}, the last, which is saved: the same '
                     'command scores what was trained.'
@@ -331,13 +331,13 @@ class _Run:
                 {bucket: program.rows for bucket, program in programs.items()},
                 self.mesh,
                 self.start,
-                self.data.segmentation,
+                self.data.subword_sampler,
             )
             for step, (bucket, batch) in enumerate(batches, self.start + 1):
                 self.state = programs[bucket].run(self.state, batch)
                 bar.update()
                 last = step == config.steps
-                why = None if last else self.stop.requested(step)
+                why = None if last else self.stop.should_stop(step)
                 if step % config.log_every == 0 or last:
                     self._log(step, clock, bar)
                 if step % config.checkpoint_every == 0 or last or why:
@@ -349,7 +349,7 @@ class _Run:
                             with clock.paused():
                                 scores = self._evaluate(step)
                         except Stopped:  # the run evaluates when it goes on
-                            why = self.stop.came()
+                            why = self.stop.pending()
                     self.checkpoints.save(self.state.items(), scores)
                     ends = last or (scores is not None and self._out_of_patience())
                     if why or ends:
@@ -386,7 +386,7 @@ class _Run:
         if not self._is_evaluated(step) or step > self.config.train.steps:
             return
         of_step = [r for r in self.metrics.records if (r['kind'], r['step']) == ('dev', step)]
-        evaluated = processes.from_first('evaluated', 'yes' if of_step else '') == 'yes'
+        evaluated = processes.broadcast_from_first('evaluated', 'yes' if of_step else '') == 'yes'
         if evaluated and self.checkpoints.scores.bleu(step) is not None:
             return
         if evaluated:
