@@ -100,7 +100,7 @@ def _step(config, flags, devices, mesh, attention):
     from transformer_jax.config import MeshConfig
     from transformer_jax.data.batching import Bucket
     from transformer_jax.sharding import make_mesh
-    from transformer_jax.training.preflight import compile_steps
+    from transformer_jax.training.compile import compile_steps
 
     model = dataclasses.replace(config.model, attention_implementation=attention)
     config = dataclasses.replace(config, model=model, mesh=MeshConfig(*map(int, mesh.split('x'))))
@@ -117,7 +117,7 @@ def _search(config, flags, devices, top_k):
     from transformer_jax.inference import batch_decoder
     from transformer_jax.model import Transformer, in_compute_dtype
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
-    from transformer_jax.training.preflight import abstract_state
+    from transformer_jax.training.initialization import abstract_state
 
     mesh, vocab_size = make_mesh(devices=devices), config.data.vocab_size
     model = Transformer(config.model, vocab_size, MeshLayout(mesh))

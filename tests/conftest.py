@@ -81,9 +81,7 @@ def run_of(shared_folder):
 
     The others share it: whoever is to write to it, or to hold its lock, takes a copy.
     """
-    from transformer_jax.training.trainer import (
-        train,  # here, since it takes seconds that few tests need
-    )
+    from transformer_jax.training import train  # here, since few tests need it
 
     def once(name, config):
         folder = shared_folder / name

@@ -15,7 +15,7 @@ from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage.workdir import Workdir
-from transformer_jax.training.trainer import train
+from transformer_jax.training import train
 from transformer_jax.translator import Translator
 
 

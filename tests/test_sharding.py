@@ -10,23 +10,25 @@ import pytest
 
 from transformer_jax.benchmark.__main__ import collective_bytes
 from transformer_jax.config import Config, MeshConfig, ModelConfig, OptimizerConfig
+from transformer_jax.data.batching import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer, embedder
 from transformer_jax.sharding import (
     MeshLayout,
-    batch_sharding,
     local_rows,
     make_mesh,
     parameter_sharding,
     shard_whole_batch,
     state_shardings,
 )
+from transformer_jax.training.compile import compile_steps
+from transformer_jax.training.initialization import initial_state
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
-from transformer_jax.training.step import train_step
 
 MODEL = ModelConfig(num_layers=1, d_model=32, d_ff=64, num_heads=4, dropout_rate=0.1)
-OPTIMIZER = make_optimizer(OptimizerConfig(warmup_steps=10), 32)
+CONFIG = dataclasses.replace(Config(), model=MODEL, optimizer=OptimizerConfig(warmup_steps=10))
+OPTIMIZER = make_optimizer(CONFIG.optimizer, 32)
 VOCAB_SIZE = 96
 MESHES = {
     '8 x 1 x 1': MeshConfig(8, 1, 1),
@@ -53,28 +55,23 @@ def batches(count):
 
 
 @functools.cache
-def compiled_step(mesh, model=MODEL, **options):
-    """The step, and what makes the first state, laid on `mesh`."""
-    transformer = Transformer(model, VOCAB_SIZE, MeshLayout(mesh))
-    initialise = functools.partial(init_state, transformer, OPTIMIZER, 0)
-    shardings = state_shardings(jax.eval_shape(initialise), mesh)
-    settings = {'model': transformer, 'optimizer': OPTIMIZER, 'label_smoothing': 0.1, 'seed': 0}
-    step = jax.jit(
-        functools.partial(train_step, **settings, **options),
-        in_shardings=(shardings, batch_sharding(mesh)),
-        out_shardings=shardings,
-        donate_argnums=0,
+def compiled_step(mesh, remat=False, accumulate_steps=1):
+    """The step that trains, compiled for `mesh`, and the first state on it."""
+    config = dataclasses.replace(
+        CONFIG,
+        model=dataclasses.replace(MODEL, remat=remat),
+        train=dataclasses.replace(CONFIG.train, accumulate_steps=accumulate_steps),
     )
-    first_state = jax.jit(initialise, out_shardings=shardings)
-    batch = shard_whole_batch(next(batches(1)), mesh)
-    return step.lower(first_state(), batch).compile(), first_state
+    bucket = Bucket(rows=16, source_length=12, target_length=12)
+    (step,) = compile_steps(config, VOCAB_SIZE, (bucket,), mesh).values()
+    return step, functools.partial(initial_state, config, VOCAB_SIZE, mesh)
 
 
 def losses(mesh, steps=20, **options):
     step, first_state = compiled_step(mesh, **options)
     state, sums = first_state(), []
     for batch in batches(steps):
-        state = step(state, shard_whole_batch(batch, mesh))
+        state = step.run(state, shard_whole_batch(batch, mesh))
         sums.append(float(state.window.sums.loss))
     return np.diff(sums, prepend=0.0), state
 
@@ -96,15 +93,14 @@ def test_twenty_steps_are_those_of_one_device(mesh, on_one_device):
 
 
 def test_accumulating_on_a_mesh_is_accumulating_on_one_device():
-    model = dataclasses.replace(MODEL, remat=True)
     one = losses(make_mesh(devices=jax.devices()[:1]), 5, accumulate_steps=2)[0]
-    eight = losses(make_mesh(MESHES['2 x 2 x 2']), 5, accumulate_steps=2, model=model)[0]
+    eight = losses(make_mesh(MESHES['2 x 2 x 2']), 5, accumulate_steps=2, remat=True)[0]
     np.testing.assert_allclose(eight, one, rtol=1e-4)
 
 
 def collectives(mesh):
     step, first_state = compiled_step(mesh)
-    text = step.as_text()
+    text = step.compiled.as_text()
     parameters = sum(x.nbytes for x in jax.tree.leaves(first_state().params))
     return text, collective_bytes(text), parameters
 

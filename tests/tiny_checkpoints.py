@@ -7,7 +7,7 @@ import numpy as np
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.sharding import make_mesh, state_shardings
 from transformer_jax.training.loss import LossSums
-from transformer_jax.training.state import TrainState, Window
+from transformer_jax.training.state import LogWindow, TrainState
 
 
 def state(step, devices=None):
@@ -20,7 +20,7 @@ def state(step, devices=None):
         },
         ema=None,
         opt_state=({'mu': jnp.full((64, 8), step / 3)}, jnp.int32(step)),
-        window=Window(
+        window=LogWindow(
             LossSums(jnp.float32(step), jnp.float32(0.5), jnp.int32(9)), jnp.int32(1), jnp.int32(3)
         ),
     )

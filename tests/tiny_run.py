@@ -8,6 +8,7 @@ import numpy as np
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
 from transformer_jax.storage.workdir import Workdir
+from transformer_jax.training import device_batches
 from transformer_jax.training.metrics_writer import read_metrics
 
 # The log's rhythm does not fit that of the checkpoints: a window has to survive a restart.
@@ -92,3 +93,16 @@ def config_file(path, config):
         f'def get_config():\n    return ConfigDict({config.to_dict()!r})\n'
     )
     return path
+
+
+def stop_at(monkeypatch, batch):
+    """Let the next run stop as by Ctrl-C when it asks for its `batch`-th batch."""
+    asked = iter(range(1, 10_000))
+    lay = device_batches.shard_batch
+
+    def shard_batch(*args):
+        if next(asked) == batch:
+            raise KeyboardInterrupt
+        return lay(*args)
+
+    monkeypatch.setattr(device_batches, 'shard_batch', shard_batch)

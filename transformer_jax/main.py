@@ -27,9 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     processes.init_distributed()
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)
-    from transformer_jax.training.trainer import (
-        train,  # seconds to import: mistakes are answered before
-    )
+    from transformer_jax.training import train  # takes seconds: mistakes are answered before
 
     results = train(config, workdir)
     if processes.is_first():

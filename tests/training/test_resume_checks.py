@@ -1,4 +1,4 @@
-"""Whether a run may go on in a folder, and what it takes over."""
+"""Whether a run may start in its folder, and what it takes over from there."""
 
 import json
 import shutil
@@ -9,19 +9,19 @@ from tiny_run import tiny
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.storage.workdir import Workdir
-from transformer_jax.training import resume_checks, trainer
-from transformer_jax.training.trainer import train
+from transformer_jax.training import resume_checks, train
+from transformer_jax.training import run as runs
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 
 
 def files(folder):
-    """When each was written to; folders are there or not."""
+    """The time of the last change of each file; False for folders."""
     return {p: p.is_file() and p.stat().st_mtime_ns for p in folder.rglob('*') if p.name != 'lock'}
 
 
 def refused(workdir, sentence):
-    """That a run is, and leaves its folder as it is."""
+    """Assert that a run is refused and leaves its folder unchanged."""
     before = files(workdir)
     with pytest.raises(UserError, match=sentence):
         train(tiny(train={'steps': 20}), workdir)
@@ -35,11 +35,11 @@ def test_an_origin_comes_too_late_for_a_run_that_has_begun(uninterrupted, tmp_pa
         train(config, tmp_path / 'run')
 
 
-def test_the_origin_that_a_run_has_had_stays_on_record(uninterrupted, tmp_path, caplog):
+def test_the_origin_of_a_run_stays_in_its_config(uninterrupted, tmp_path, caplog):
     train(tiny(train={'steps': 2, 'init_from': str(uninterrupted)}), tmp_path)
     train(tiny(train={'steps': 4, 'init_from': 'elsewhere'}), tmp_path)
     assert Workdir(tmp_path).read_run().config.train.init_from == str(uninterrupted)
-    assert "train.init_from='elsewhere' is not looked at" in caplog.text
+    assert "train.init_from='elsewhere' is ignored" in caplog.text
 
 
 def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, tmp_path):
@@ -50,10 +50,10 @@ def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, 
     assert train(config(tmp_path / 'gone', 9), tmp_path)['step'] == 9
 
 
-def test_a_vocabulary_that_has_been_exchanged_is_named(uninterrupted, tmp_path):
+def test_an_exchanged_vocabulary_is_refused(uninterrupted, tmp_path):
     run = Workdir(shutil.copytree(uninterrupted, tmp_path / 'run'))
     Vocabulary.train(['another text'] * 9, size=280).save(run.vocabulary)
-    with pytest.raises(UserError, match=r'is not the vocabulary that the run beside it has'):
+    with pytest.raises(UserError, match=r'is not the vocabulary that the run was trained with'):
         train(tiny(train={'steps': 20}), run.path)
 
 
@@ -80,13 +80,13 @@ def test_weights_that_are_missing_or_do_not_fit_are_refused(
     assert not (tmp_path / 'run').exists()
 
 
-def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(uninterrupted, tmp_path):
+def test_a_run_whose_checkpoints_are_gone_does_not_start_again(uninterrupted, tmp_path):
     run = shutil.copytree(uninterrupted, tmp_path / 'run')
     shutil.rmtree(run / 'checkpoints')
     refused(run, r'has metrics of 12 steps but no checkpoint any more: restore')
 
 
-def test_a_run_that_was_to_have_no_checkpoint_yet_may_have_them_more_often(
+def test_a_run_without_a_checkpoint_yet_may_get_a_shorter_interval(
     uninterrupted, tmp_path, monkeypatch
 ):
     class BegunError(Exception):
@@ -100,7 +100,7 @@ def test_a_run_that_was_to_have_no_checkpoint_yet_may_have_them_more_often(
     saved = json.loads((run / 'config.json').read_text())
     saved['config']['train'].update(checkpoint_every=1000, eval_every=1000)
     (run / 'config.json').write_text(json.dumps(saved))
-    monkeypatch.setattr(trainer, 'MetricsWriter', begin)
+    monkeypatch.setattr(runs, 'MetricsWriter', begin)
     with pytest.raises(BegunError):
         train(tiny(train={'steps': 20}), run)
 
@@ -126,7 +126,7 @@ def test_other_data_are_refused(tmp_path, uninterrupted):
     refused(run, 'belongs to other data')
 
 
-def test_metrics_out_of_reach_are_said(tmp_path):
+def test_unreadable_metrics_are_refused(tmp_path):
     (tmp_path / 'metrics.jsonl').mkdir()
     with pytest.raises(UserError, match=r'has a metrics\.jsonl that cannot be read \('):
-        resume_checks.check_nothing_is_lost(Workdir(tmp_path), tiny(), None)
+        resume_checks.check_checkpoints_remain(Workdir(tmp_path), tiny(), None)

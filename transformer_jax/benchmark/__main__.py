@@ -47,7 +47,8 @@ from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 from transformer_jax.training import resume_checks
-from transformer_jax.training.preflight import Program, compile_steps, remember_speed, report
+from transformer_jax.training.compile import CompiledStep, compile_steps
+from transformer_jax.training.preflight import shapes_table
 
 _PARTS = ('start', 'input', 'compile', 'train', 'decode')
 _SECONDS = 5.0  # that each figure is measured for, if the least number of repetitions allows
@@ -278,7 +279,7 @@ def _input(work: _Work) -> dict[str, Any]:
 
 
 def _programs(
-    work: _Work, programs: dict[Bucket, Program], seconds: dict[str, float]
+    work: _Work, programs: dict[Bucket, CompiledStep], seconds: dict[str, float]
 ) -> dict[str, Any]:
     """What the compiled programs say of themselves."""
     mesh, vocab_size = work.mesh, work.vocab_size
@@ -292,7 +293,7 @@ def _programs(
         f'{seconds["warm_seconds"]:.1f} s, for {mesh.size} {jax.default_backend()} device(s), '
         f'mesh {_mesh(mesh)}'
     )
-    command_line.print_result(report(programs, work.plan, None, 0))
+    command_line.print_result(shapes_table(programs, work.plan))
     command_line.print_result(
         f'moved between devices by a step, at most (parameters: {4 * parameters:,} bytes):'
     )
@@ -310,7 +311,7 @@ def _programs(
     }
 
 
-def _train(work: _Work, programs: dict[Bucket, Program], ceiling: float) -> dict[str, Any]:
+def _train(work: _Work, programs: dict[Bucket, CompiledStep], ceiling: float) -> dict[str, Any]:
     config, mesh = work.config, work.mesh
     speed = measure.TrainingSpeed(config, work.vocab_size, programs, mesh, ceiling)
     command_line.print_result(
@@ -331,7 +332,6 @@ def _train(work: _Work, programs: dict[Bucket, Program], ceiling: float) -> dict
         shape = f'{program.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
         command_line.print_result(line(shape, found))
     flops_per_second = statistics.median(found['flops_per_second'] for found in shapes)
-    remember_speed(cache_folder(config.data.cache_dir), config, mesh, flops_per_second)
     mix = speed.mix(work.store, work.plan, work.subword_sampler, 2 * _SECONDS)
     memory = measure.peak_memory(mesh)
     predicted = max(program.bytes for program in programs.values())
@@ -340,8 +340,7 @@ def _train(work: _Work, programs: dict[Bucket, Program], ceiling: float) -> dict
         f'waiting for batches: {100 * mix["waiting_share"]:.2f} % of the time\n'
         f'peak memory of the {memory["of"]}: {memory["bytes"] / 2**30:.2f} GiB; preflight predicts '
         f'{predicted / 2**30:.2f} GiB on a device\n'
-        f'{flops_per_second / 1e9:,.1f} GFLOP/s without padding, the median, which preflight will '
-        'reckon with'
+        f'{flops_per_second / 1e9:,.1f} GFLOP/s without padding, the median of the shapes'
     )
     return {'shapes': shapes, 'mix': mix, 'peak_memory': memory, 'predicted_bytes': predicted}
 

@@ -38,9 +38,10 @@ from transformer_jax.model.matmul import matmul
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import shard_whole_batch
 from transformer_jax.storage.cache import keep_compiled_programs
+from transformer_jax.training.compile import CompiledStep, compile_steps
 from transformer_jax.training.device_batches import device_batches
+from transformer_jax.training.initialization import initial_state
 from transformer_jax.training.metrics_writer import read_metrics
-from transformer_jax.training.preflight import Program, compile_steps, initial_state
 
 Numbers = dict[str, Any]
 _EOS = 1  # of what is decoded here: any token but padding does
@@ -157,7 +158,7 @@ def input_pipeline(
 
 def compilation(
     config: Config, vocab_size: int, plan: BatchPlan, mesh: Mesh, limit: int | None
-) -> tuple[dict[Bucket, Program], Numbers]:
+) -> tuple[dict[Bucket, CompiledStep], Numbers]:
     """Compiles the training step for all shapes, without and with a cache that knows them.
 
     Args:
@@ -189,7 +190,7 @@ class TrainingSpeed:
         self,
         config: Config,
         vocab_size: int,
-        programs: Mapping[Bucket, Program],
+        programs: Mapping[Bucket, CompiledStep],
         mesh: Mesh,
         ceiling: float,
     ):
@@ -263,7 +264,7 @@ class TrainingSpeed:
         feed.close()
         return sorted(results, key=lambda r: r['target_tokens_per_second'])[rounds // 2]
 
-    def _step(self, program: Program, batch: Mapping[str, jax.Array]) -> None:
+    def _step(self, program: CompiledStep, batch: Mapping[str, jax.Array]) -> None:
         self._state = jax.block_until_ready(program.run(self._state, batch))
 
     def _rates(self, source: Sequence[int], target: Sequence[int], seconds: float) -> Numbers:

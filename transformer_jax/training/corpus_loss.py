@@ -1,4 +1,4 @@
-"""Loss of a set of sentence pairs; nothing is left out, however long."""
+"""The loss of a set of sentence pairs. No pair is left out, however long."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,16 +18,16 @@ from transformer_jax.runtime.program_cache import CachedJit
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.step import eval_step
 
-# Positions of one batch; a bound on memory.
+# Positions of one batch, to bound the memory.
 _POSITIONS = 2048
-# Lengths up to here are rounded to powers of two: a shape more to compile costs more than padding.
+# Lengths up to this are rounded to powers of two: padding costs less than another compilation.
 _COARSE = 256
 
 _eval_step = CachedJit(eval_step, static_argnames=('model', 'label_smoothing'))
 
 
 def perplexity(nats: float) -> float:
-    """exp(nats); infinity where that is more than a float can hold."""
+    """Return exp(nats), or infinity if that overflows."""
     try:
         return math.exp(nats)
     except OverflowError:
@@ -41,7 +41,7 @@ class CorpusLoss(NamedTuple):
       loss: label-smoothed cross-entropy, nats per token.
       nll: negative log-likelihood, nats per token.
       perplexity: exp(nll), per token of this vocabulary.
-      tokens: target tokens, the end marks included.
+      tokens: number of target tokens, including EOS.
     """
 
     loss: float
@@ -51,7 +51,7 @@ class CorpusLoss(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """Sentence pairs as ids: both sides, and for each pair the length of its longer side."""
+    """Sentence pairs as token ids, and the length of the longer side of each pair."""
 
     source: Sentences
     target: Sentences
@@ -63,9 +63,9 @@ class LossEvaluator:
 
     Attributes:
       model: the Transformer.
-      vocabulary: of both languages.
+      vocabulary: the vocabulary of both languages.
       label_smoothing: eps of the smoothed loss.
-      mesh: rows are divided among its devices.
+      mesh: the devices, which share the rows of a batch.
     """
 
     def __init__(
@@ -76,27 +76,27 @@ class LossEvaluator:
         self._long_lines = memory.MemoryCheck(mesh.local_devices[0])
 
     def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
-        """The loss of `pairs` (source text, target text), at least one.
+        """Return the loss of `pairs`.
 
         Args:
           params: the model's parameters, on the devices of the mesh.
-          pairs: of raw text.
+          pairs: source and target texts, at least one pair.
 
         Raises:
-          UserError: if a device has too little memory for one of them, or too few positions.
+          UserError: if a pair is too long for the memory of a device or for learned positions.
         """
         loss = nll = tokens = 0.0
         for batch in self._batches(*self.check(params, pairs)):
             signals.stop_if_requested()
             sums = self._sums(params, batch)
-            # Fetched one by one, and added in double precision on the host.
+            # Added on the host in double precision.
             loss, nll, tokens = (
                 a + float(b) for a, b in zip((loss, nll, tokens), sums, strict=True)
             )
         return CorpusLoss(loss / tokens, nll / tokens, perplexity(nll / tokens), int(tokens))
 
     def prepare(self, params: Any, pairs: Sequence[tuple[str, str]]) -> None:
-        """Compiles all that measuring `pairs` takes, by running one batch of each shape."""
+        """Compile all that measuring `pairs` runs, by running one batch of each shape."""
         shapes = {batch['source'].shape: batch for batch in self._batches(*self._encoded(pairs))}
         for batch in shapes.values():
             signals.stop_if_requested()
@@ -105,19 +105,18 @@ class LossEvaluator:
     def check(
         self, params: Any, pairs: Sequence[tuple[str, str]], of: str = 'this set'
     ) -> '_Encoded':
-        """A UserError if positions do not reach, or memory is too little, for one of `pairs`."""
+        """Raise UserError if one of `pairs` is too long for learned positions or for the memory."""
         encoded = self._encoded(pairs)
         longest = int(np.argmax(encoded.lengths))
         length, reach = encoded.lengths[longest], self.model.config.max_sequence_length
         name = (
-            f'pair {longest + 1} of {of}, which begins {pairs[longest][0][:40]!r} and has '
+            f'pair {longest + 1} of {of}, which starts with {pairs[longest][0][:40]!r} and has '
             f'{length} tokens'
         )
-        remedy = 'shorten it, or leave it out.'
+        remedy = 'shorten it, or remove it.'
         if reach is not None and length > reach:
             raise UserError(
-                f'model.max_positions={reach} learned positions do not reach the end of {name}: '
-                f'{remedy}'
+                f'model.max_positions={reach}: too few learned positions for {name}: {remedy}'
             )
         batch = next(self._batches(*encoded))  # the longest pair, alone if it is long
         shape = batch['source'].shape
@@ -143,15 +142,15 @@ class LossEvaluator:
     def _batches(
         self, source: Sentences, target: Sentences, lengths: np.ndarray
     ) -> Iterator[dict[str, np.ndarray]]:
-        order = np.argsort(-lengths, kind='stable')  # longest first: what cannot fit fails at once
+        order = np.argsort(-lengths, kind='stable')  # longest first: what does not fit fails early
         while len(order):
             length = round_length(
                 int(lengths[order[0]]), self.model.config.max_sequence_length, _COARSE
             )
             rows = min(
                 rows_for(length, _POSITIONS),
-                max(1, _POSITIONS // length),  # fewer than that takes of very long ones
-                padded_rows(len(lengths), ROW_MULTIPLE),  # no more than there are, rounded up
+                max(1, _POSITIONS // length),  # fewer rows of very long pairs
+                padded_rows(len(lengths), ROW_MULTIPLE),  # no more than the pairs need
             )
             part = np.full(rows, -1)
             part[: len(order[:rows])] = order[:rows]

@@ -1,4 +1,4 @@
-"""metrics.jsonl and TensorBoard: the same numbers in both."""
+"""Writes metrics to metrics.jsonl and to TensorBoard: the same numbers in both."""
 
 import functools
 import json
@@ -13,16 +13,16 @@ _logger = logging.getLogger('transformer_jax')
 
 
 class MetricsWriter:
-    """Appends lines to metrics.jsonl and scalars to TensorBoard."""
+    """Appends records to metrics.jsonl and scalars to TensorBoard."""
 
     def __init__(self, path: Path, tensorboard: Path, *, step: int, read_only: bool = False):
-        """Opens metrics.jsonl; what was logged after `step`, where the run goes on, is dropped.
+        """Open metrics.jsonl and drop the records of steps after `step`, where the run resumes.
 
         Args:
-          path: of metrics.jsonl.
-          tensorboard: folder of event files.
-          step: the last step that is kept.
-          read_only: keeps records in memory alone, for processes other than the first.
+          path: the path of metrics.jsonl.
+          tensorboard: the folder of event files.
+          step: the last step whose records are kept.
+          read_only: keep records in memory only, for processes other than process 0.
         """
         records, unreadable = _read(path)
         kept = self.records = [record for record in records if record['step'] <= step]
@@ -33,7 +33,7 @@ class MetricsWriter:
         if unreadable:
             aside = path.with_name(f'{path.name}.damaged')
             _logger.warning(
-                '%d lines of %s cannot be read and are left out; as it was, it is kept as %s.',
+                '%d lines of %s cannot be read and are removed; a copy of the file is kept as %s.',
                 unreadable,
                 path,
                 aside.name,
@@ -45,7 +45,7 @@ class MetricsWriter:
         self._file = path.open('a', encoding='utf-8')
 
     def write(self, record: dict[str, Any]) -> None:
-        """Writes one record: 'step', 'kind' ('train' or 'dev') and numbers; at once on disk."""
+        """Write one record at once: 'step', 'kind' ('train' or 'dev') and numbers."""
         self.records.append(record)
         if self._file is None:
             return
@@ -56,7 +56,7 @@ class MetricsWriter:
             return
         if self._summary is None:
             self._summary = tf.summary.create_file_writer(str(self._folder))
-        # tf.summary.scalar needs the tensorboard package, which only those who look need.
+        # tf.summary.scalar would need the tensorboard package, which only readers need.
         metadata = tf.compat.v1.SummaryMetadata(
             plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name='scalars')
         )
@@ -69,7 +69,7 @@ class MetricsWriter:
         self._summary.flush()
 
     def close(self) -> None:
-        """Closes both files."""
+        """Close both files."""
         if self._file is not None:
             self._file.close()
         if self._summary is not None:
@@ -77,23 +77,26 @@ class MetricsWriter:
 
     @functools.cached_property
     def _tensorflow(self) -> Any:
-        """Imported for the first record, since that takes seconds; None where there is none."""
+        """TensorFlow, imported for the first record because that takes seconds; None if missing."""
         try:
             from transformer_jax.data._tensorflow import import_tensorflow
 
             return import_tensorflow()
         except ImportError:
-            _logger.warning('tensorflow is not installed: metrics go to metrics.jsonl alone.')
+            _logger.warning('tensorflow is not installed: metrics go to metrics.jsonl only.')
             return None
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl; lines that are none are left out."""
+    """Return the records of metrics.jsonl, without lines that are not records."""
     return _read(path)[0]
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The records, and how many lines are none; the last one may have been cut short by a kill."""
+    """Return the records and the number of damaged lines.
+
+    The last line does not count as damaged: a kill may have cut it.
+    """
     if not os.path.exists(path):
         return [], 0
     records, unreadable = [], 0

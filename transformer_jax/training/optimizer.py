@@ -12,16 +12,16 @@ from transformer_jax.config import OptimizerConfig
 def noam_schedule(
     d_model: int, warmup_steps: int | jax.Array, scale: float | jax.Array = 1.0
 ) -> optax.Schedule:
-    """scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (equation 3).
+    """Return scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (equation 3).
 
     Args:
       d_model: width of the model.
-      warmup_steps: steps of linear rise; the peak is scale / sqrt(d_model · warmup_steps).
+      warmup_steps: steps of linear rise. The peak is scale / sqrt(d_model · warmup_steps).
       scale: factor on the whole schedule.
 
     Returns:
-      A function from the count of updates already made (0 at the first) to the learning rate of
-      the next one: the paper counts steps from 1.
+      A function from the number of updates already made (0 before the first) to the learning rate
+      of the next update. The paper counts steps from 1.
     """
 
     def schedule(count):
@@ -35,12 +35,12 @@ def noam_schedule(
 def make_optimizer(
     config: OptimizerConfig, d_model: int, schedule: optax.Schedule | None = None
 ) -> optax.GradientTransformation:
-    """Adam(0.9, 0.98, 1e-9), or AdamW, as the config has them.
+    """Return Adam with the config's settings, or AdamW if weight_decay is not 0.
 
     Args:
-      config: all but the schedule, if that is given.
+      config: the settings; its schedule is used only if `schedule` is None.
       d_model: width of the model.
-      schedule: of the learning rate, from updates already made; None for that of the config.
+      schedule: maps the number of updates made to a learning rate; None takes the config's.
     """
     if schedule is None:
         schedule = noam_schedule(d_model, config.warmup_steps, config.learning_rate_scale)
@@ -51,7 +51,7 @@ def make_optimizer(
 
 
 def _matrices(params: Any) -> Any:
-    """True for each parameter that decays."""
+    """Return True for each parameter that decays: all but biases and layer-norm scales."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: not path[-1].key.endswith(('bias', 'scale')), params
     )

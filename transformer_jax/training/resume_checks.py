@@ -1,10 +1,12 @@
-"""Whether a run may start in its folder, and what it takes over from there or from another run."""
+"""Decides whether a run may start in its folder, and what it takes over from there."""
 
 import dataclasses
 import logging
 import os
+from typing import Any
 
-from transformer_jax.config import Config
+from transformer_jax.config import Config, DataConfig
+from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.storage.workdir import SavedRun, Workdir
@@ -13,14 +15,18 @@ from transformer_jax.training.metrics_writer import read_metrics
 _logger = logging.getLogger('transformer_jax')
 
 
-def saved(folder: Workdir, config: Config) -> SavedRun | None:
-    """What the folder says of its run; a UserError if that is not the run of `config`."""
+def load_saved_run(folder: Workdir, config: Config) -> SavedRun | None:
+    """Return what the folder says about its run; None if there is no run yet.
+
+    Raises:
+      UserError: if it is not the run of `config`.
+    """
     average = folder.read_average()
     if average is not None:
         raise UserError(
             f'workdir={str(folder.path)!r} holds averaged weights, which cannot be trained: '
-            f'go on in {average["workdir"]!r}, or choose another --workdir, which may begin from '
-            'these weights (train.init_from).'
+            f'resume the run in {average["workdir"]!r}, or choose another --workdir, which may '
+            'start from these weights (train.init_from).'
         )
     saved = folder.read_run()
     if saved is None and folder.has_checkpoints():
@@ -33,11 +39,11 @@ def saved(folder: Workdir, config: Config) -> SavedRun | None:
         if origin and not saved.config.train.init_from:
             raise UserError(
                 f'train.init_from={origin!r} comes too late for the run in {folder}, which has '
-                'begun without it: choose another --workdir, or leave it out.'
+                'started without it: choose another --workdir, or leave it out.'
             )
         if origin and origin != saved.config.train.init_from:
             _logger.warning(
-                'train.init_from=%r is not looked at: the run in %s has begun from %r.',
+                'train.init_from=%r is ignored: the run in %s has started from %r.',
                 origin,
                 folder,
                 saved.config.train.init_from,
@@ -54,19 +60,52 @@ def saved(folder: Workdir, config: Config) -> SavedRun | None:
 
 
 def with_origin(config: Config, saved: SavedRun) -> Config:
-    """The config of a run that goes on, with the origin that it has had.
+    """Return the config of a resumed run with the train.init_from that the run started with.
 
-    That is history: it may lie elsewhere by now, or be gone.
+    That folder may have moved since then, or be gone.
     """
     train = dataclasses.replace(config.train, init_from=saved.config.train.init_from)
     return dataclasses.replace(config, train=train)
 
 
-def check_nothing_is_lost(folder: Workdir, config: Config, saved: SavedRun | None) -> None:
-    """A UserError if the run of this config had come to have checkpoints, and has none."""
+def completion_key(config: Config) -> dict[str, Any]:
+    """Return the settings that decide when a run is finished, as results.json stores them.
+
+    Results with other values are not those of this run.
+    """
+    return {
+        'steps': config.train.steps,
+        'patience': config.train.patience,
+        'decode': dataclasses.asdict(config.decode),
+    }
+
+
+def finished_results(folder: Workdir, config: Config, saved: SavedRun) -> dict[str, Any] | None:
+    """Return the results of the run if it is finished, otherwise None."""
+    results = folder.read_results()
+    if (
+        results is None
+        or results['finished'] != completion_key(config)
+        or _corpus_settings(config) != _corpus_settings(saved.config)
+    ):
+        return None
+    _logger.info('This run is finished: %s holds its results.', folder.path)
+    return results
+
+
+def _corpus_settings(config: Config) -> DataConfig:
+    """Return the settings that name the corpus.
+
+    If they differ, only the fingerprints of the contents tell whether the corpus is another.
+    """
+    return dataclasses.replace(config.data, cache_dir='', data_dir='', manual_dir='')
+
+
+def check_checkpoints_remain(folder: Workdir, config: Config, saved: SavedRun | None) -> None:
+    """Raise UserError if the run had checkpoints before but none is left."""
     if folder.has_checkpoints():
         return
-    # The longest: it may have been stopped before its first one, to have them more often.
+    # The longer interval: a run without a checkpoint may be given a shorter one.
     before = config if saved is None else saved.config
     every = max(config.train.checkpoint_every, before.train.checkpoint_every)
     try:
@@ -76,24 +115,36 @@ def check_nothing_is_lost(folder: Workdir, config: Config, saved: SavedRun | Non
             f'workdir={str(folder.path)!r} has a metrics.jsonl that cannot be read '
             f'({error.strerror}): restore access to it, or choose another --workdir.'
         ) from error
-    # One may have been in writing while the steps up to the next were taken.
+    # The first checkpoint may still have been in writing until the second one was due.
     if last > 2 * every:
         raise UserError(
             f'workdir={str(folder.path)!r} has metrics of {last} steps but no checkpoint '
-            'any more: restore its checkpoints, or choose another --workdir to begin anew.'
+            'any more: restore its checkpoints, or choose another --workdir to start again.'
         )
 
 
-def own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabulary:
-    """The vocabulary of the run in `folder`; a UserError if it, or the config's, is another."""
+def required_vocabulary(
+    folder: Workdir, config: Config, saved: SavedRun | None
+) -> Vocabulary | None:
+    """Return the vocabulary that the run has to use; None if the data decide.
+
+    Raises:
+      UserError: if the folder, the config and train.init_from contradict each other.
+    """
+    if saved is not None and os.path.exists(folder.vocabulary):
+        return _own_vocabulary(folder, config, saved)
+    return _inherited_vocabulary(config)
+
+
+def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabulary:
     vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
     if saved.vocabulary_digest not in (None, vocabulary.digest):
         raise UserError(
-            f'{str(folder.vocabulary)!r} is not the vocabulary that the run beside it has: restore '
-            'that one, or choose another --workdir.'
+            f'{str(folder.vocabulary)!r} is not the vocabulary that the run was trained with: '
+            'restore that one, or choose another --workdir.'
         )
     named = config.data.vocabulary
-    # Where that file is gone, the copy in the workdir is the one.
+    # If the named file is gone, the copy in the folder is enough.
     if (
         named
         and os.path.exists(user_path(named, 'data.vocabulary'))
@@ -106,8 +157,8 @@ def own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabula
     return vocabulary
 
 
-def inherited_vocabulary(config: Config) -> Vocabulary | None:
-    """The vocabulary of the run to begin from, if any; a UserError if its weights do not fit."""
+def _inherited_vocabulary(config: Config) -> Vocabulary | None:
+    """Return the vocabulary of train.init_from, whose weights have to fit the config."""
     origin = config.train.init_from
     if not origin:
         return None
@@ -122,7 +173,7 @@ def inherited_vocabulary(config: Config) -> Vocabulary | None:
         raise UserError(
             f'train.init_from={origin!r} holds the weights of another model '
             f'(now against there: {"; ".join(differences)}): '
-            'give these fields the values they have there, or begin from another folder.'
+            'give these fields the values they have there, or start from another folder.'
         )
     vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
     if vocabulary.size != config.data.vocab_size:
@@ -132,3 +183,19 @@ def inherited_vocabulary(config: Config) -> Vocabulary | None:
             f'{config.data.vocab_size:,}',
         )
     return vocabulary
+
+
+def check_same_data(folder: Workdir, saved: SavedRun | None, data: Data) -> None:
+    """Raise UserError if the data or the vocabulary are not those that the run was trained on."""
+    if saved is None:
+        return
+    if saved.vocabulary_digest not in (None, data.vocabulary.digest):
+        raise UserError(
+            f'{str(folder.vocabulary)!r} is missing, and training it again would give a different '
+            'vocabulary: restore the file, or choose another --workdir.'
+        )
+    if saved.data_fingerprint != data.fingerprint:
+        raise UserError(
+            f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
+            'its run started; restore the corpus, or choose another --workdir.'
+        )

@@ -10,7 +10,7 @@ import optax
 
 from transformer_jax.model import Transformer
 from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
-from transformer_jax.training.state import TrainState, Window
+from transformer_jax.training.state import LogWindow, TrainState
 
 
 def shift_right(targets: jax.Array) -> jax.Array:
@@ -119,7 +119,7 @@ def train_step(
         params=choose(params, state.params),
         ema=choose(ema, state.ema),
         opt_state=choose(opt_state, state.opt_state),
-        window=Window(
+        window=LogWindow(
             sums=choose(before.sums + sums, before.sums),
             skipped=before.skipped + ~finite,
             first_skipped=jnp.where(finite, before.first_skipped, first),

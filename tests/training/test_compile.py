@@ -1,0 +1,171 @@
+"""Every training step is compiled before step 1, its memory known."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+from tiny_run import tiny
+
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.errors import UserError
+from transformer_jax.sharding import make_mesh, shard_whole_batch
+from transformer_jax.training import compile
+from transformer_jax.training.compile import (
+    batch_rows,
+    compile_steps,
+    compiler_options,
+)
+from transformer_jax.training.initialization import initial_state
+
+CONFIG = tiny()
+PLAN = BatchPlan(
+    np.array([5] * 300 + [30] * 100),
+    np.array([6] * 300 + [30] * 100),
+    max_length=64,
+    tokens_per_batch=512,
+    num_buckets=2,
+    seed=0,
+)
+
+
+@pytest.fixture(scope='module')
+def mesh():
+    return make_mesh()
+
+
+@pytest.fixture(scope='module')
+def programs(mesh):
+    return compile_steps(CONFIG, 400, PLAN.buckets, mesh)
+
+
+def test_every_shape_is_compiled_and_its_cost_known(programs):
+    assert list(programs) == list(PLAN.buckets)
+    small, large = programs.values()
+    assert (small.rows, large.rows) == (80, 16)
+    assert small.flops > 0
+    assert large.bytes > 3 * 4 * 11_776  # parameters and both moments, at the least
+
+
+def operations(program):
+    """The operations of a program, without the source lines they come from."""
+    text = program.compiled.as_text()
+    return re.sub(r', metadata={[^}]*}', '', text[text.index('ENTRY') :])
+
+
+@pytest.fixture
+def after_a_step(mesh):
+    """Call it with a program of the first bucket for the state after step 1."""
+    bucket = PLAN.buckets[0]
+
+    def run(program):
+        tokens = {
+            'source': np.full((program.rows, bucket.source_length), 5, np.int32),
+            'target': np.full((program.rows, bucket.target_length), 5, np.int32),
+        }
+        return program.run(initial_state(CONFIG, 400, mesh), shard_whole_batch(tokens, mesh))
+
+    return run
+
+
+def test_another_seed_does_not_change_the_program(programs, mesh, after_a_step):
+    bucket = PLAN.buckets[0]
+    config = tiny(train={'seed': 2**32 - 1})
+    other = compile_steps(config, 400, (bucket,), mesh)[bucket]
+    assert operations(other) == operations(programs[bucket])
+    losses = [
+        float(after_a_step(program).window.sums.loss)
+        for program in (other, programs[bucket], programs[bucket])
+    ]
+    assert losses[1] == losses[2] != losses[0]  # by dropout alone
+
+
+def test_another_learning_rate_does_not_change_the_program(programs, mesh, after_a_step):
+    bucket, was = PLAN.buckets[0], CONFIG.optimizer
+    config = tiny(
+        optimizer={
+            'learning_rate_scale': 2 * was.learning_rate_scale,
+            'warmup_steps': 4 * was.warmup_steps,
+        }
+    )
+    other = compile_steps(config, 400, (bucket,), mesh)[bucket]
+    assert operations(other) == operations(programs[bucket])
+    before = initial_state(CONFIG, 400, mesh).params['embedding']
+    taken = [
+        after_a_step(program).params['embedding'] - before for program in (programs[bucket], other)
+    ]
+    # Early on the schedule is scale * warmup_steps^-1.5, and so is Adam's first step.
+    np.testing.assert_allclose(np.asarray(taken[1]), np.asarray(taken[0]) / 4, atol=1e-7)
+    assert np.abs(taken[0]).max() > 1e-5
+
+
+def test_xla_accepts_the_options_for_gpus():
+    options = compiler_options('gpu', deterministic=True)
+    assert options['xla_gpu_exclude_nondeterministic_ops']
+    jax.jit(lambda x: x + 1).lower(1.0).compile(options)
+
+
+def test_a_run_may_be_non_deterministic():
+    options = compiler_options('gpu', deterministic=False)
+    assert options == {'xla_gpu_enable_latency_hiding_scheduler': True}
+
+
+def test_flags_of_the_user_take_precedence(monkeypatch):
+    monkeypatch.setenv('XLA_FLAGS', '--xla_gpu_enable_latency_hiding_scheduler=false')
+    assert compiler_options('gpu', deterministic=False) == {}
+
+
+def test_other_backends_get_no_options():
+    assert compiler_options('cpu', deterministic=True) == {}
+
+
+def test_the_options_reach_xla(mesh, monkeypatch):
+    monkeypatch.setattr(compile, 'compiler_options', lambda *_: {'xla_no_such_option': 1})
+    with pytest.raises(jax.errors.JaxRuntimeError, match='xla_no_such_option'):
+        compile_steps(CONFIG, 400, PLAN.buckets[:1], mesh)
+
+
+def test_on_cpus_a_step_ends_before_the_next_starts(programs, mesh):
+    bucket, program = list(programs.items())[1]
+    tokens = {
+        'source': np.full((program.rows, bucket.source_length), 5, np.int32),
+        'target': np.full((program.rows, bucket.target_length), 5, np.int32),
+    }
+    state = program.run(initial_state(CONFIG, 400, mesh), shard_whole_batch(tokens, mesh))
+    assert all(leaf.is_ready() for leaf in jax.tree.leaves(state))
+    assert state.step == 1
+
+
+def test_a_shape_that_does_not_fit_is_refused_with_the_remedies(mesh):
+    with pytest.raises(UserError) as refusal:
+        compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=20_000)
+    for remedy in ('tokens_per_batch=512', 'accumulate_steps=1', 'mesh.fsdp=1', 'model.remat'):
+        assert remedy in str(refusal.value)
+
+
+def test_micro_batches_of_one_row_cannot_be_made_smaller(mesh):
+    config = tiny(train={'accumulate_steps': 64})
+    with pytest.raises(UserError, match=r'lower it or data.max_length, raise mesh.fsdp=1'):
+        compile_steps(config, 400, PLAN.buckets, mesh, limit=20_000)
+
+
+def test_a_compiler_that_runs_out_of_memory_gives_the_same_message(mesh, monkeypatch):
+    def exhausted(*_, **__):
+        raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes')
+
+    monkeypatch.setattr(jax.stages.Lowered, 'compile', exhausted)
+    with pytest.raises(UserError, match=r'need more memory on a device of 1\.00 GiB'):
+        compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=2**30)
+
+
+def test_what_fails_while_xla_compiles_is_raised(mesh):
+    def fail():
+        raise UserError('a dev line is too long.')
+
+    with pytest.raises(UserError, match='a dev line is too long'):
+        compile_steps(CONFIG, 400, PLAN.buckets[:1], mesh, meanwhile=fail)
+
+
+def test_rows_are_padded_for_devices_and_micro_batches(mesh):
+    assert batch_rows(CONFIG, PLAN.buckets[0], mesh) == 80
+    assert batch_rows(tiny(train={'accumulate_steps': 3}), PLAN.buckets[0], mesh) == 96

@@ -1,0 +1,266 @@
+"""Compiles the training step for every batch shape before step 1."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from transformer_jax.config import Config
+from transformer_jax.data.batching import Bucket
+from transformer_jax.errors import UserError
+from transformer_jax.model import Transformer
+from transformer_jax.model.flops import step_flops
+from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.memory import (
+    format_bytes,
+    is_out_of_memory,
+    needed_memory,
+    trim_heap,
+)
+from transformer_jax.runtime.progress import progress_bar
+from transformer_jax.runtime.signals import stop_if_requested
+from transformer_jax.sharding import MeshLayout, batch_sharding, data_shards, padded_rows
+from transformer_jax.training.initialization import abstract_state
+from transformer_jax.training.optimizer import make_optimizer, noam_schedule
+from transformer_jax.training.state import TrainState
+from transformer_jax.training.step import train_step
+
+# GPUs continue computing while they exchange gradients.
+_GPU_OPTIONS = {'xla_gpu_enable_latency_hiding_scheduler': True}
+# Without these, GPU threads add in any order. With the first, XLA also skips autotuning and takes
+# the first kernel: cuBLAS orders its kernels by the shape, Triton does not.
+_DETERMINISTIC_GPU_OPTIONS = {
+    'xla_gpu_exclude_nondeterministic_ops': True,
+    'xla_gpu_enable_triton_gemm': False,
+}
+
+
+class DynamicHyperparameters(NamedTuple):
+    """Hyperparameters that are arguments of the program: a change does not recompile it.
+
+    Attributes:
+      seed: seed of dropout.
+      warmup_steps: steps of linear rise of the learning rate.
+      learning_rate_scale: factor on the whole schedule.
+    """
+
+    seed: np.uint32
+    warmup_steps: np.float32
+    learning_rate_scale: np.float32
+
+    @classmethod
+    def of(cls, config: Config) -> 'DynamicHyperparameters':
+        """Return the values of a run's config."""
+        return cls(
+            np.uint32(config.train.seed),
+            np.float32(config.optimizer.warmup_steps),
+            np.float32(config.optimizer.learning_rate_scale),
+        )
+
+
+class CompiledStep(NamedTuple):
+    """The training step for one bucket.
+
+    Attributes:
+      compiled: maps a state, which it consumes, a batch and the hyperparameters to the next state.
+      hyperparameters: the run's.
+      rows: rows of the batch: the bucket's, padded to a multiple that the devices can share.
+      flops: model FLOPs of a batch without padding, on all devices together; see `step_flops`.
+      bytes: memory that one device needs.
+    """
+
+    compiled: jax.stages.Compiled
+    hyperparameters: DynamicHyperparameters
+    rows: int
+    flops: float
+    bytes: int
+
+    def run(self, state: TrainState, batch: Mapping[str, jax.Array]) -> TrainState:
+        """Return the state after the step; on accelerators the step may still be running."""
+        state = self.compiled(state, batch, self.hyperparameters)
+        if jax.default_backend() == 'cpu':
+            # JAX would queue dozens of steps: a stop would wait for all of them, and several CPU
+            # devices, which share one pool of threads, can use up the pool and deadlock.
+            jax.block_until_ready(state)
+        return state
+
+
+def compiler_options(backend: str, deterministic: bool) -> dict[str, bool]:
+    """Return the XLA options for a training step, without those that $XLA_FLAGS sets.
+
+    Args:
+      backend: 'cpu', 'gpu' or 'tpu'.
+      deterministic: the config's train.deterministic.
+    """
+    if backend != 'gpu':
+        return {}
+    options = _GPU_OPTIONS | (_DETERMINISTIC_GPU_OPTIONS if deterministic else {})
+    flags = os.environ.get('XLA_FLAGS', '')
+    return {name: value for name, value in options.items() if name not in flags}
+
+
+def make_train_step(config: Config, vocab_size: int, mesh: Mesh) -> Callable[..., TrainState]:
+    """Return the jitted training step, sharded over `mesh`.
+
+    Args:
+      config: the run's config.
+      vocab_size: V.
+      mesh: the devices.
+
+    Returns:
+      A function from (state, batch, `DynamicHyperparameters`) to the next state. It consumes the
+      state. See `train_step` for the batch.
+
+    Raises:
+      UserError: if the mesh does not divide the model.
+    """
+    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
+    d_model = config.model.d_model
+
+    def step(state: TrainState, batch: Mapping[str, jax.Array], dynamic: DynamicHyperparameters):
+        schedule = noam_schedule(d_model, dynamic.warmup_steps, dynamic.learning_rate_scale)
+        return train_step(
+            state,
+            batch,
+            model=model,
+            optimizer=make_optimizer(config.optimizer, d_model, schedule),
+            label_smoothing=config.optimizer.label_smoothing,
+            seed=dynamic.seed,
+            accumulate_steps=config.train.accumulate_steps,
+            r_drop=config.optimizer.r_drop,
+            ema_decay=config.optimizer.ema_decay,
+        )
+
+    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, vocab_size, mesh))
+    return jax.jit(
+        step,
+        in_shardings=(shardings, batch_sharding(mesh), NamedSharding(mesh, PartitionSpec())),
+        out_shardings=shardings,
+        donate_argnums=0,
+    )
+
+
+def batch_rows(config: Config, bucket: Bucket, mesh: Mesh) -> int:
+    """Return the bucket's rows, padded so that devices and micro-batches get equal shares."""
+    return padded_rows(bucket.rows, data_shards(mesh) * config.train.accumulate_steps)
+
+
+def compile_steps(
+    config: Config,
+    vocab_size: int,
+    buckets: Sequence[Bucket],
+    mesh: Mesh,
+    limit: int | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> dict[Bucket, CompiledStep]:
+    """Compile the training step for every bucket, several at a time.
+
+    Args:
+      config: the run's config.
+      vocab_size: V.
+      buckets: the batch shapes.
+      mesh: the devices.
+      limit: bytes of memory of a device; None to compile whatever it needs.
+      meanwhile: called once all steps are traced, while XLA compiles them.
+
+    Raises:
+      UserError: if the mesh does not divide the model, or if a shape needs more memory than a
+        device has.
+    """
+    step = make_train_step(config, vocab_size, mesh)
+    compiler = _Compiler(config, vocab_size, mesh, limit)
+    # XLA compiles one program on one core and needs some hundred MB for each.
+    pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+    try:
+        with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
+            # The largest first, so that a shape that does not fit is found early.
+            cached = {b: pool.submit(compiler.load, b) for b in reversed(buckets)}
+            tasks = {}
+            for bucket, loaded in cached.items():
+                stop_if_requested()
+                # Traced in this thread: Python can trace only one program at a time anyway.
+                program = loaded.result() or step.lower(*compiler.arguments(bucket))
+                tasks[bucket] = pool.submit(compiler.compile, bucket, program)
+                tasks[bucket].add_done_callback(lambda _: bar.update())
+            meanwhile()
+            for task in as_completed(tasks.values()):
+                stop_if_requested()
+                task.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+    trim_heap()  # XLA's compilers leave much of it behind
+    return {bucket: tasks[bucket].result() for bucket in buckets}
+
+
+class _Compiler:
+    """Loads or compiles the training step for one bucket, and checks its memory."""
+
+    def __init__(self, config: Config, vocab_size: int, mesh: Mesh, limit: int | None):
+        self._config, self._vocab_size, self._mesh = config, vocab_size, mesh
+        self._limit = limit
+        self._options = compiler_options(jax.default_backend(), config.train.deterministic)
+        self._state = abstract_state(config, vocab_size, mesh)
+
+    def arguments(self, bucket: Bucket) -> tuple[Any, ...]:
+        """Return what the step is called with, abstract where it is an array."""
+        rows = batch_rows(self._config, bucket, self._mesh)
+        batch = {
+            'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
+            'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
+        }
+        return self._state, batch, DynamicHyperparameters.of(self._config)
+
+    def load(self, bucket: Bucket) -> jax.stages.Compiled | None:
+        """Return the program from the cache, if it is there."""
+        return program_cache.load(self._path(bucket), *self.arguments(bucket))
+
+    def compile(
+        self, bucket: Bucket, program: jax.stages.Lowered | jax.stages.Compiled
+    ) -> CompiledStep:
+        """Return the step for `bucket`; raise UserError if it needs too much memory."""
+        config = self._config
+        try:
+            if isinstance(program, jax.stages.Lowered):
+                program = program_cache.compiled(self._path(bucket), program, self._options)
+        except jax.errors.JaxRuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            raise self._too_large(bucket, 'more memory') from error
+        needed = needed_memory(program)
+        if self._limit is not None and needed > self._limit:
+            raise self._too_large(bucket, format_bytes(needed))
+        rows = batch_rows(config, bucket, self._mesh)
+        lengths = [bucket.source_length] * rows, [bucket.target_length] * rows
+        flops = step_flops(config, self._vocab_size, *lengths)
+        return CompiledStep(program, DynamicHyperparameters.of(config), rows, flops, needed)
+
+    def _path(self, bucket: Bucket) -> Path | None:
+        config = self._config
+        # The step depends on nothing else of `config.train`; the rest are arguments.
+        optimizer = dataclasses.replace(config.optimizer, warmup_steps=1, learning_rate_scale=1.0)
+        rows = batch_rows(config, bucket, self._mesh)
+        kind = config.model, self._vocab_size, optimizer, config.train.accumulate_steps
+        return program_cache.place(
+            'train_step', *kind, rows, bucket, self._state, self._mesh, self._options
+        )
+
+    def _too_large(self, bucket: Bucket, needed: str) -> UserError:
+        config = self._config
+        micro_batches = config.train.accumulate_steps
+        # Micro-batches of one row for each device cannot be made smaller.
+        smallest = bucket.rows <= micro_batches * data_shards(self._mesh)
+        accumulate = '' if smallest else f'train.accumulate_steps={micro_batches} or '
+        has = '' if self._limit is None else f' of {format_bytes(self._limit)}'
+        return UserError(
+            f'data.tokens_per_batch={config.data.tokens_per_batch} makes batches of {bucket.rows} '
+            f'sentence pairs, {bucket.source_length} + {bucket.target_length} tokens long, which '
+            f'need {needed} on a device{has}: lower it or data.max_length, raise {accumulate}'
+            f'mesh.fsdp={config.mesh.fsdp}, or set model.remat=True.'
+        )

@@ -1,0 +1,170 @@
+"""Scores a run on its dev and test sets: loss, BLEU and chrF."""
+
+import logging
+from typing import Any, NamedTuple
+
+from jax.sharding import Mesh
+
+from transformer_jax.checkpointing import averaging
+from transformer_jax.checkpointing.choice import CheckpointChoice
+from transformer_jax.checkpointing.manager import Checkpoints
+from transformer_jax.config import Config
+from transformer_jax.data.prepare import Data
+from transformer_jax.inference.translation_metrics import Scores, score
+from transformer_jax.model import Transformer
+from transformer_jax.sharding import MeshLayout
+from transformer_jax.training.corpus_loss import CorpusLoss, LossEvaluator
+from transformer_jax.translator import Translation, Translator, warn_of_cut_outputs
+
+_logger = logging.getLogger('transformer_jax')
+_EXAMPLES = 3  # translations kept in results.json
+_MEANINGFUL_BLEU = 1.0  # up to here, BLEU does not show whether a run makes progress
+
+
+class Evaluation(NamedTuple):
+    """The evaluation of a set of sentence pairs.
+
+    Attributes:
+      loss: means over target tokens.
+      scores: BLEU and chrF of the outputs.
+      outputs: the best translation of each source.
+    """
+
+    loss: CorpusLoss
+    scores: Scores
+    outputs: list[Translation]
+
+    @property
+    def cut_outputs(self) -> int:
+        """The number of outputs that ended at their limit of length."""
+        return sum(output.cut for output in self.outputs)
+
+
+class Evaluator:
+    """Scores weights on the dev and test sets of a run."""
+
+    def __init__(self, config: Config, data: Data, mesh: Mesh):
+        """Prepare nothing yet; `prepare` compiles.
+
+        Args:
+          config: the run's config.
+          data: the run's data.
+          mesh: the devices.
+        """
+        self._config, self._data, self._mesh = config, data, mesh
+        model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
+        smoothing = config.optimizer.label_smoothing
+        self._loss = LossEvaluator(model, data.vocabulary, smoothing, mesh)
+
+    def check(self, weights: Any) -> None:
+        """Raise UserError if dev or test has a pair that cannot be scored."""
+        translator = self._translator(weights)
+        for name, pairs, beam_size in (
+            ('dev', self._data.dev, self._config.train.eval_beam_size),
+            ('test', self._data.test, self._config.decode.beam_size),
+        ):
+            self._loss.check(weights, pairs, f'the {name} set')
+            translator.check([source for source, _ in pairs], beam_size=beam_size)
+
+    def prepare(self, weights: Any) -> None:
+        """Compile all that scoring the dev set runs."""
+        sources, _ = zip(*self._data.dev, strict=True)
+        beam_size = self._config.train.eval_beam_size
+        self._translator(weights).prepare(sources, beam_size=beam_size)
+        self._loss.prepare(weights, self._data.dev)
+
+    def dev(self, weights: Any) -> Evaluation:
+        """Score `weights` on the dev set."""
+        return self._score(weights, self._data.dev, self._config.train.eval_beam_size)
+
+    def test(self, weights: Any) -> Evaluation:
+        """Score `weights` on the test set, with a progress bar."""
+        return self._score(weights, self._data.test, self._config.decode.beam_size, progress=True)
+
+    def _score(
+        self, weights: Any, pairs: list[tuple[str, str]], beam_size: int, progress: bool = False
+    ) -> Evaluation:
+        sources, references = zip(*pairs, strict=True)
+        loss = self._loss(weights, pairs)
+        translator = self._translator(weights)
+        results = translator.translate(sources, beam_size=beam_size, progress=progress)
+        outputs = [best for best, *_ in results]
+        language = self._config.data.target_language
+        scores = score([x.text for x in outputs], references, target_language=language)
+        return Evaluation(loss, scores, outputs)
+
+    def _translator(self, weights: Any) -> Translator:
+        return Translator(self._config, self._data.vocabulary, weights, mesh=self._mesh)
+
+
+def is_due(config: Config, step: int) -> bool:
+    """Return whether the run evaluates after `step`."""
+    return step % config.train.eval_every == 0 or step == config.train.steps
+
+
+def out_of_patience(config: Config, records: list[dict[str, Any]]) -> bool:
+    """Return whether the last `train.patience` evaluations are no better than those before.
+
+    A higher dev BLEU is better. While BLEU is too low to mean anything, a lower dev loss is better
+    too. Evaluations during the warm-up do not count: a rising learning rate may raise the loss.
+
+    Args:
+      config: the run's config.
+      records: the run's metrics.
+    """
+    patience = config.train.patience
+    dev = [record for record in records if record['kind'] == 'dev']
+    before, last = dev[:-patience], dev[-patience:]
+    if not patience or not before or last[0]['step'] <= config.optimizer.warmup_steps:
+        return False
+    (bleu_before, loss_before), (bleu, loss) = map(_best, (before, last))
+    loss_counts = max(bleu_before, bleu) <= _MEANINGFUL_BLEU
+    return bleu <= bleu_before and not (loss_counts and loss < loss_before)
+
+
+def _best(dev: list[dict[str, Any]]) -> tuple[float, float]:
+    """Return the highest BLEU and the lowest loss."""
+    return max(record['bleu'] for record in dev), min(record['loss'] for record in dev)
+
+
+def score_test(
+    config: Config,
+    checkpoints: Checkpoints,
+    evaluator: Evaluator,
+    weights: Any,
+    test: list[tuple[str, str]],
+) -> tuple[list[int], dict[str, Any]]:
+    """Average checkpoints and score the mean on the test set.
+
+    Args:
+      config: the run's config; its section `decode` chooses the checkpoints.
+      checkpoints: the run's.
+      evaluator: the run's.
+      weights: arrays with the shapes and shardings of the mean.
+      test: the test set.
+
+    Returns:
+      The steps of the averaged checkpoints, and the entries 'test' and 'examples' of results.json.
+    """
+    decode, choice = config.decode, CheckpointChoice()
+    mean, steps = averaging.average(
+        checkpoints,
+        choice.candidates(checkpoints, decode),
+        choice.limit(decode),
+        like=weights,
+        largest_gap=choice.largest_gap(decode, checkpoints.every),
+    )
+    _logger.info('Scoring the test set with the mean of checkpoints %s.', steps)
+    found = evaluator.test(mean)
+    warn_of_cut_outputs(found.cut_outputs, len(found.outputs), decode)
+    examples = [
+        {'source': source, 'reference': reference, 'translation': output.text}
+        for (source, reference), output in zip(test, found.outputs, strict=True)
+    ]
+    test_scores = {
+        'sentences': len(found.outputs),
+        **found.loss._asdict(),
+        **found.scores._asdict(),
+        'cut_outputs': found.cut_outputs,
+    }
+    return steps, {'test': test_scores, 'examples': examples[-_EXAMPLES:]}

@@ -1,0 +1,138 @@
+"""The training loop: steps, log records, evaluations and checkpoints."""
+
+import logging
+from collections.abc import Mapping
+
+from transformer_jax.data.batching import Bucket
+from transformer_jax.runtime import processes
+from transformer_jax.runtime.progress import progress_bar
+from transformer_jax.runtime.signals import Stopped
+from transformer_jax.training.compile import CompiledStep
+from transformer_jax.training.device_batches import device_batches
+from transformer_jax.training.evaluation import is_due, out_of_patience
+from transformer_jax.training.nonfinite import check_finite
+from transformer_jax.training.run import Run
+from transformer_jax.training.state import TrainState
+from transformer_jax.training.train_log import TrainLog
+
+_logger = logging.getLogger('transformer_jax')
+
+
+def fit(run: Run, state: TrainState, steps: Mapping[Bucket, CompiledStep]) -> TrainState:
+    """Train until train.steps, or until patience runs out.
+
+    Args:
+      run: the run.
+      state: the state to start from. It is consumed.
+      steps: the compiled step of each bucket.
+
+    Returns:
+      The last state, which is saved.
+
+    Raises:
+      Stopped: if a signal asked for it; the last step is saved.
+      UserError: if a step was not finite and train.on_nonfinite is 'stop'.
+    """
+    config, data, start = run.config.train, run.data, int(state.step)
+    run.compiled.new()
+    log = TrainLog(run.metrics, run.learning_rate, run.compiled, state)
+    with (
+        run.stop.deferred(),
+        progress_bar('Training', total=config.steps, initial=start, unit=' steps') as bar,
+    ):
+        rows = {bucket: step.rows for bucket, step in steps.items()}
+        batches = device_batches(data.store, data.plan, rows, run.mesh, start, data.subword_sampler)
+        for step, (bucket, batch) in enumerate(batches, start + 1):
+            state = steps[bucket].run(state, batch)
+            bar.update()
+            last = step == config.steps
+            signal = None if last else run.stop.should_stop(step)
+            if step % config.log_every == 0 or last:
+                check_finite(run.config, data.plan, run.checkpoints, state)
+                state = log.write(step, state, bar)
+            if not (step % config.checkpoint_every == 0 or last or signal):
+                continue
+            if config.on_nonfinite == 'stop':  # skipped steps are reported with the log record
+                check_finite(run.config, data.plan, run.checkpoints, state)
+            scores = None
+            if not signal and is_due(run.config, step):
+                try:
+                    with log.paused():
+                        scores = evaluate(run, state)
+                except Stopped:  # the run evaluates when it resumes
+                    signal = run.stop.pending()
+            run.checkpoints.save(state.items(), scores)
+            early = scores is not None and out_of_patience(run.config, run.metrics.records)
+            if signal or last or early:
+                run.checkpoints.wait()
+            if early and not last:
+                _logger.info(
+                    'Stopping early: dev BLEU has not risen in %d evaluations.', config.patience
+                )
+            if last or early:
+                return state
+            if signal:
+                raise Stopped(
+                    f'Stopped by {signal} after step {step} of {config.steps}, which is saved: '
+                    'the same command resumes from there.'
+                )
+    raise AssertionError('the batches have no end')
+
+
+def evaluate(run: Run, state: TrainState) -> dict[str, float]:
+    """Score the state on the dev set and write a record.
+
+    The record is on disk before the checkpoint that it belongs to.
+
+    Returns:
+      The scores that the checkpoint stores.
+    """
+    step = int(state.step)
+    found = run.evaluator.dev(state.weights)
+    record = {
+        'step': step,
+        'kind': 'dev',
+        'loss': found.loss.loss,
+        'perplexity': found.loss.perplexity,
+        'bleu': found.scores.bleu,
+        'chrf': found.scores.chrf,
+        'cut_outputs': found.cut_outputs,
+        'compilations': run.compiled.new(),
+    }
+    run.metrics.write(record)
+    _logger.info(
+        'Step %d: dev loss %.3f, perplexity %.2f, BLEU %.2f.',
+        step,
+        found.loss.loss,
+        found.loss.perplexity,
+        found.scores.bleu,
+    )
+    return {'bleu': found.scores.bleu}
+
+
+def evaluate_if_due(run: Run, state: TrainState) -> None:
+    """Make the evaluation that is due before the next step, if any.
+
+    That is an evaluation that a stop has prevented. A run that starts from the weights of another
+    is evaluated before step 1, to show what its steps bring.
+    """
+    step = int(state.step)
+    if step == 0:
+        if run.config.train.init_from:
+            run.compiled.new()
+            evaluate(run, state)
+        return
+    if not is_due(run.config, step) or step > run.config.train.steps:
+        return
+    of_step = [r for r in run.metrics.records if (r['kind'], r['step']) == ('dev', step)]
+    evaluated = processes.broadcast_from_first('evaluated', 'yes' if of_step else '') == 'yes'
+    if evaluated and run.checkpoints.scores.bleu(step) is not None:
+        return
+    if evaluated:
+        scores = {'bleu': of_step[-1]['bleu']}
+    else:
+        if step == run.config.train.steps:  # nothing was compiled, since no step is left
+            run.prepare_evaluation(state)
+        run.compiled.new()
+        scores = evaluate(run, state)
+    run.checkpoints.scores.add(step, scores)
