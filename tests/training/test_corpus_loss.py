@@ -39,7 +39,7 @@ def measure(setting, pairs):
     )
 
 
-def test_it_is_the_mean_over_all_tokens_however_long(setting):
+def test_the_loss_is_the_mean_over_all_tokens_of_all_pairs(setting):
     step = jax.jit(functools.partial(eval_step, model=setting['model'], label_smoothing=0.1))
     loss = nll = tokens = 0.0
     for source, target in PAIRS:
@@ -60,12 +60,12 @@ def test_order_does_not_matter(setting):
     assert measure(setting, PAIRS) == pytest.approx(measure(setting, PAIRS[::-1]), rel=1e-6)
 
 
-def test_learned_positions_reach_as_far_as_there_are_any(setting):
+def test_a_pair_longer_than_the_learned_positions_is_refused(setting):
     longest = max(map(len, setting['vocabulary'].encode([text for p in PAIRS for text in p])))
     few = untrained(positions='learned', max_positions=longest)
     assert np.isfinite(measure(few, PAIRS).loss)
     fewer = untrained(positions='learned', max_positions=longest - 1)
-    with pytest.raises(UserError, match=r'model\.max_positions=.* the end of pair 3 of this set'):
+    with pytest.raises(UserError, match=r'model\.max_positions=.*: too few .* for pair 3 of this set'):
         measure(fewer, PAIRS)
 
 
@@ -78,7 +78,7 @@ def test_a_very_long_line_is_alone_in_its_batch(setting, monkeypatch):
     assert all(rows * length <= 96 or rows == 1 for rows, length in shapes)
 
 
-def test_shorter_pairs_fill_up_the_batches_of_longer_ones(setting):
+def test_shorter_pairs_fill_the_batches_of_longer_ones(setting):
     mesh = make_mesh(devices=jax.devices()[:1])
     evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
     pairs = [('the cat ' * k, 'le chat ' * k) for k in range(1, 9)]
@@ -86,7 +86,7 @@ def test_shorter_pairs_fill_up_the_batches_of_longer_ones(setting):
     assert np.sum(np.any(batch['source'] != 0, axis=1)) == len(pairs)
 
 
-def test_a_pair_too_long_for_the_memory_is_refused_in_a_sentence(setting, monkeypatch):
+def test_a_pair_too_long_for_the_memory_is_refused(setting, monkeypatch):
     monkeypatch.setattr(memory, 'CHECK_FROM_TOKENS', 64)
     monkeypatch.setattr(memory, 'device_memory', lambda device: 10_000)
     with pytest.raises(
@@ -96,6 +96,6 @@ def test_a_pair_too_long_for_the_memory_is_refused_in_a_sentence(setting, monkey
         measure(setting, PAIRS)
 
 
-def test_a_perplexity_beyond_a_float_is_infinite():
+def test_a_perplexity_that_overflows_is_infinite():
     assert module.perplexity(0.0) == 1.0
     assert module.perplexity(1000.0) == float('inf')

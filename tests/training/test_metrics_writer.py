@@ -10,14 +10,14 @@ def record(step, **values):
     return {'step': step, 'kind': 'train', **values}
 
 
-def test_lines_are_on_disk_at_once(tmp_path):
+def test_records_are_on_disk_at_once(tmp_path):
     writer = MetricsWriter(tmp_path / 'metrics.jsonl', tmp_path / 'tb', step=0)
     writer.write(record(5, loss=1.5))
     assert json.loads((tmp_path / 'metrics.jsonl').read_text()) == record(5, loss=1.5)
     writer.close()
 
 
-def test_what_was_logged_after_the_step_resumed_from_is_dropped(tmp_path):
+def test_records_after_the_resumed_step_are_dropped(tmp_path):
     path = tmp_path / 'metrics.jsonl'
     path.write_text(''.join(json.dumps(record(step)) + '\n' for step in (5, 10, 15)))
     writer = MetricsWriter(path, tmp_path / 'tb', step=10)
@@ -26,12 +26,12 @@ def test_what_was_logged_after_the_step_resumed_from_is_dropped(tmp_path):
     assert read_metrics(path) == [record(5), record(10), record(15, again=1)]
 
 
-def test_a_line_cut_short_is_left_out(tmp_path):
+def test_a_line_cut_short_is_ignored(tmp_path):
     (tmp_path / 'metrics.jsonl').write_text(json.dumps(record(5)) + '\n{"step": 1')
     assert read_metrics(tmp_path / 'metrics.jsonl') == [record(5)]
 
 
-def test_the_copy_of_a_damaged_file_goes_through_no_link(tmp_path):
+def test_the_copy_of_a_damaged_file_follows_no_link(tmp_path):
     (tmp_path / 'precious').write_text('as it was')
     (tmp_path / 'metrics.jsonl').write_text('damaged\n')
     (tmp_path / 'metrics.jsonl.damaged').symlink_to('precious')
@@ -40,7 +40,7 @@ def test_the_copy_of_a_damaged_file_goes_through_no_link(tmp_path):
     assert (tmp_path / 'metrics.jsonl.damaged').read_text() == 'damaged\n'
 
 
-def test_a_damaged_file_is_kept_beside_the_lines_that_are_left(tmp_path, caplog):
+def test_a_copy_of_a_damaged_file_is_kept(tmp_path, caplog):
     path = tmp_path / 'metrics.jsonl'
     damaged = b'x{}\n17\n\xff\xfe\n' + json.dumps(record(5)).encode() + b'\n{"step": 6}\n'
     path.write_bytes(damaged)

@@ -10,7 +10,7 @@ from transformer_jax.training.optimizer import make_optimizer, noam_schedule
     ('step', 'rate'),
     [(1, 1.746928e-7), (2000, 3.493856e-4), (4000, 6.987712e-4), (100_000, 1.39754e-4)],
 )
-def test_equation_3_for_the_base_model(step, rate):
+def test_the_schedule_is_equation_3(step, rate):
     assert float(noam_schedule(512, 4000)(step - 1)) == pytest.approx(rate, rel=1e-5)
 
 
@@ -29,7 +29,7 @@ def test_the_first_update_is_as_large_as_the_learning_rate():
     assert updates['w'].tolist() == pytest.approx([-0.5, 0.5], rel=1e-5)
 
 
-def test_weight_decay_shrinks_matrices_by_a_share_of_the_learning_rate():
+def test_weight_decay_shrinks_matrices_by_the_learning_rate_times_the_decay():
     config = OptimizerConfig(warmup_steps=1, weight_decay=0.1)
     optimizer = make_optimizer(config, d_model=4)  # a learning rate of 0.5
     names = ('kernel', 'embedding', 'query', 'bias', 'query_bias', 'scale')
