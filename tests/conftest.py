@@ -1,4 +1,4 @@
-"""Every test sees eight CPU devices, strict shapes, and a cache folder of its own."""
+"""Fixtures. Every test sees eight CPU devices, strict shapes and its own cache folder."""
 
 import fcntl
 import functools
@@ -10,31 +10,30 @@ import sys
 from importlib.metadata import version
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # before jax chooses a backend
-# A third of the tests' time went into optimising programs that run for milliseconds.
+# Optimizing programs that run for milliseconds takes longer than running them unoptimized.
 os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --xla_backend_optimization_level=0'
 if version('jaxlib').startswith('0.10.'):
-    # A third of the rest went into its newer code generator. Later versions end at an unknown flag;
-    # README's commands are tested with what users have.
+    # Its newer code generator is slower. Later versions of XLA do not know the flag.
     os.environ['XLA_FLAGS'] += ' --xla_cpu_use_fusion_emitters=false'
 
 import jax
 import pytest
 
 jax.config.update('jax_num_cpu_devices', 8)
-# A [D] silently added to a [B, D] is how a transposed axis goes unnoticed.
+# Otherwise a [D] added to a [B, D] would hide a transposed axis.
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
 
 @pytest.fixture(scope='session')
 def shared_folder(tmp_path_factory):
-    """A folder that all workers of these tests share, and that is empty at first."""
+    """An empty folder that all test workers share."""
     folder = tmp_path_factory.getbasetemp()
     return folder.parent if 'PYTEST_XDIST_WORKER' in os.environ else folder
 
 
 @pytest.fixture(scope='session', autouse=True)
 def _own_cache(shared_folder):
-    """Keeps the tests out of the user's cache, and the user's cache out of the tests."""
+    """Separate the cache of the tests from the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('TRANSFORMER_JAX_CACHE', str(shared_folder / 'cache'))
         yield
@@ -52,7 +51,7 @@ def programs_kept():
 
 @pytest.fixture(autouse=True)
 def _logging_as_before():
-    """A command run in this process sets up its messages: the next test is not to notice."""
+    """Restore the loggers, which a command run in this process sets up for itself."""
     loggers = [logging.getLogger(name) for name in ('transformer_jax', 'absl')]
     before = [(x, x.handlers[:], x.level, x.propagate) for x in loggers]
     yield
@@ -63,7 +62,7 @@ def _logging_as_before():
 
 @pytest.fixture
 def small_disk():
-    """Called, it lets no file grow beyond 4 kB, the nearest to a full disk that needs no disk."""
+    """Call it to let no file grow beyond 4 kB, as on a full disk; it returns how to undo that."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     restore = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
 
@@ -77,9 +76,9 @@ def small_disk():
 
 @pytest.fixture(scope='session')
 def run_of(shared_folder):
-    """Called with a name and a config, it returns the folder of their run, which one worker trains.
+    """Call it with a name and a config for the folder of a run that all workers share.
 
-    The others share it: whoever is to write to it, or to hold its lock, takes a copy.
+    A test that writes to the folder or holds its lock makes a copy first.
     """
     from transformer_jax.training import train  # here, since few tests need it
 
@@ -95,7 +94,7 @@ def run_of(shared_folder):
 
 @pytest.fixture(scope='session')
 def workdir(run_of):
-    """Folder of a run that has learned enough for its outputs to differ from text to text."""
+    """The folder of a run that has learned enough for its outputs to differ from text to text."""
     from tiny_run import trained
 
     return run_of('trained', trained())
@@ -103,7 +102,7 @@ def workdir(run_of):
 
 @pytest.fixture(scope='module')
 def uninterrupted(run_of, tmp_path_factory):
-    """Folder, the module's own, of a run of `tiny` that was never stopped."""
+    """The folder, the module's own copy, of a run of `tiny` that was never stopped."""
     from tiny_run import tiny
 
     folder = tmp_path_factory.mktemp('uninterrupted')
@@ -112,7 +111,7 @@ def uninterrupted(run_of, tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def translator(workdir):
-    """The translator that the run in `workdir` has made."""
+    """The translator of the run in `workdir`."""
     from transformer_jax.translator import Translator
 
     return Translator.load(workdir)
@@ -120,7 +119,7 @@ def translator(workdir):
 
 @pytest.fixture
 def run_command(monkeypatch, capsys, tmp_path_factory):
-    """Runs a command's module in this process; returns its exit code, stdout and stderr."""
+    """Call it with a command's module to run it in this process; returns exit code, stdout, stderr."""
     from transformer_jax import command_line
 
     def run(module, *arguments, stdin=b'', terminal=False):

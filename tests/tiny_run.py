@@ -1,4 +1,4 @@
-"""Runs small enough to be stopped, killed, compared and translated with many times."""
+"""Runs small enough to be stopped, killed and compared many times."""
 
 import os
 
@@ -11,7 +11,7 @@ from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import device_batches
 from transformer_jax.training.metrics_writer import read_metrics
 
-# The log's rhythm does not fit that of the checkpoints: a window has to survive a restart.
+# The log interval does not divide the checkpoint interval: a window has to survive a restart.
 TINY = {
     'model': {'num_layers': 1, 'd_model': 16, 'd_ff': 32, 'num_heads': 2},
     'data': {
@@ -35,7 +35,7 @@ TINY = {
     },
     'decode': {'beam_size': 2, 'average_checkpoints': 2, 'max_extra_length': 2},
 }
-# What the run of `trained` is given to translate.
+# Texts for the run of `trained` to translate.
 TEXTS = [
     'The cat sleeps.',
     'A brown dog ate the apple near the old table because it was good.',
@@ -52,7 +52,7 @@ def tiny(**changes):
 
 
 def trained():
-    """A config whose run learns enough for its outputs to differ from text to text."""
+    """Return a config whose run learns enough for its outputs to differ from text to text."""
     return tiny(
         model={'d_model': 32, 'd_ff': 64},
         data={'train_size': 2000, 'vocab_size': 500, 'tokens_per_batch': 1024, 'num_buckets': 1},
@@ -63,7 +63,7 @@ def trained():
 
 
 def remembered(workdir):
-    """All that a run leaves, but for times: bytes of the last state, metrics and results."""
+    """Return all that a run leaves except times: bytes of the last state, metrics and results."""
     folder = Workdir(workdir)
     manager = Checkpoints(folder.checkpoints, read_only=True)
     step = manager.steps()[-1]
@@ -81,13 +81,13 @@ def remembered(workdir):
 
 
 def on_devices(count):
-    """The environment of a process with so many CPU devices, compiling as this one does."""
+    """Return the environment of a process with `count` CPU devices and the tests' XLA flags."""
     flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={count}'
     return os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flags}
 
 
 def config_file(path, config):
-    """A config file for the command line."""
+    """Write a config file for the command line."""
     path.write_text(
         'from ml_collections import ConfigDict\n'
         f'def get_config():\n    return ConfigDict({config.to_dict()!r})\n'

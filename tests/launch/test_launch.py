@@ -1,4 +1,4 @@
-"""The scripts that start a training, with stand-ins for what they start."""
+"""The scripts that start a training, with stand-ins for the programs they start."""
 
 import importlib.util
 import os
@@ -24,7 +24,7 @@ def executable(path, text):
 
 
 def stand_in(tmp_path, body):
-    """An interpreter that runs `body`, in Python, in place of the training."""
+    """Make an interpreter that runs `body`, in Python, in place of the training."""
     body_file = tmp_path / 'body.py'
     body_file.write_text(
         f'import os, signal, sys, time\nindex = os.environ.get("JAX_PROCESS_ID")\n{body}'
@@ -49,7 +49,7 @@ def run(tmp_path, body, *command, **environment):
 
 
 def found_python(tmp_path, versions, **environment):
-    """What environment.sh finds where the PATH has these Pythons; one without a version fails."""
+    """Run environment.sh with these Pythons on the PATH; one without a version fails to run."""
     folder, system = tmp_path / 'bin', tmp_path / 'system'
     for path in (folder, system):
         path.mkdir()
@@ -77,18 +77,18 @@ def found_python(tmp_path, versions, **environment):
         ({'python3.13': '3.13'}, 'python3.13 3.13'),
     ],
 )
-def test_another_version_stands_in_for_a_python3_that_is_too_old_or_too_new(
+def test_another_version_replaces_a_python3_that_is_too_old_or_too_new(
     tmp_path, versions, found
 ):
     assert found_python(tmp_path, versions).stdout == f'{found}\n'
 
 
-def test_commands_of_pyenv_that_do_not_run_are_passed_by(tmp_path):
+def test_commands_of_pyenv_that_do_not_run_are_skipped(tmp_path):
     versions = {'python3': '3.10', 'python3.13': None, 'python3.12': None, 'python3.11': '3.11'}
     assert found_python(tmp_path, versions).stdout == 'python3.11 3.11\n'
 
 
-def test_a_command_of_pyenv_does_not_hide_that_of_the_system(tmp_path):
+def test_a_command_of_pyenv_does_not_hide_the_python_of_the_system(tmp_path):
     versions = {'python3': '3.10', 'python3.13': None, '../system/python3.13': '3.13'}
     assert found_python(tmp_path, versions).stdout == f'{tmp_path}/system/python3.13 3.13\n'
 
@@ -101,13 +101,13 @@ def test_a_command_of_pyenv_does_not_hide_that_of_the_system(tmp_path):
         ({'python3': '3.14', 'python3.12': '3.12'}, 'python3.12 3.12'),
     ],
 )
-def test_python_3_14_is_taken_where_there_is_no_python_that_has_tensorflow(
+def test_python_3_14_is_used_if_no_other_version_is_there(
     tmp_path, versions, found
 ):
     assert found_python(tmp_path, versions).stdout == f'{found}\n'
 
 
-def test_no_python_that_will_do_is_one_sentence(tmp_path):
+def test_without_a_usable_python_the_error_is_one_sentence(tmp_path):
     done = found_python(tmp_path, {'python3': '3.10', 'python3.13': None})
     assert (done.returncode, done.stdout) == (2, '')
     assert done.stderr == (
@@ -116,7 +116,7 @@ def test_no_python_that_will_do_is_one_sentence(tmp_path):
     )
 
 
-def test_a_python_that_is_named_is_taken(tmp_path):
+def test_the_python_that_the_user_names_is_used(tmp_path):
     versions = {'python3': '3.13', 'mine': '3.11'}
     assert found_python(tmp_path, versions, PYTHON='mine').stdout == 'mine 3.11\n'
 
@@ -128,12 +128,12 @@ def test_a_python_that_is_named_is_taken(tmp_path):
         ('3.10', 'PYTHON=mine is Python 3.10: name a Python 3.11 to 3.14, e.g. PYTHON=python3.13.'),
     ],
 )
-def test_a_python_that_is_named_and_will_not_do_is_refused(tmp_path, version, sentence):
+def test_an_unusable_python_that_the_user_names_is_refused(tmp_path, version, sentence):
     done = found_python(tmp_path, {'python3': '3.13', 'mine': version}, PYTHON='mine')
     assert (done.returncode, done.stdout, done.stderr) == (2, '', f'error: {sentence}\n')
 
 
-def test_an_environment_that_was_left_without_pip_is_made_again(tmp_path):
+def test_an_environment_without_pip_is_made_again(tmp_path):
     python = executable(
         tmp_path / 'python3.14',
         '#!/bin/sh\n'
@@ -157,7 +157,7 @@ def test_an_environment_that_was_left_without_pip_is_made_again(tmp_path):
 
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)
-def test_shellcheck_has_no_complaint(script):
+def test_shellcheck_finds_nothing(script):
     checker = shutil.which('shellcheck') or shutil.which(
         'shellcheck', path=str(Path(sys.executable).parent)
     )
@@ -179,18 +179,18 @@ def test_the_kubernetes_file_follows_its_schema():
         kubernetes_validate.validate(document, '1.31', strict=True)
 
 
-def test_the_number_of_kubernetes_hosts_is_the_same_wherever_it_stands():
+def test_kubernetes_yaml_gives_the_number_of_hosts_consistently():
     text = (LAUNCH / 'kubernetes.yaml').read_text()
     found = re.findall(r'(?:completions|parallelism): (\d+)|NUM_PROCESSES\n +value: "(\d+)"', text)
     assert [a or b for a, b in found] == ['2', '2', '2']
 
 
 @pytest.mark.parametrize('name', ['local.sh', 'local_processes.sh', 'slurm.sbatch'])
-def test_all_run_the_same_line(name):
+def test_all_scripts_run_the_same_command(name):
     assert ' -m transformer_jax.main --config="$config" "$@"' in (LAUNCH / name).read_text()
 
 
-def test_local_hands_on_arguments_and_exit_code(tmp_path):
+def test_local_passes_arguments_and_exit_code_on(tmp_path):
     body = 'print(sys.argv[1:]); sys.exit(75)'
     done = run(tmp_path, body, LAUNCH / 'local.sh', 'configs/x.py', '--config.train.steps=3')
     assert done.returncode == 75
@@ -218,7 +218,7 @@ def test_the_benchmark_measures_the_first_step_and_both_models_of_the_paper(tmp_
 
 
 @pytest.mark.parametrize('extras', ['cuda', 'cuda12,test'])
-def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path, extras):
+def test_on_gpus_the_benchmark_also_tries_faster_settings(tmp_path, extras):
     body = 'print("ran", *sys.argv[4:], os.environ.get("XLA_FLAGS"))'
     done = run(
         tmp_path, body, LAUNCH / 'benchmark.sh', tmp_path, EXTRAS=extras, XLA_FLAGS='--mine=1'
@@ -248,7 +248,7 @@ def test_on_gpus_the_benchmark_tries_what_may_be_faster_there(tmp_path, extras):
     ]
 
 
-def test_xla_knows_the_flags():
+def test_xla_accepts_the_flags():
     flags = '--xla_gpu_triton_gemm_any=true --xla_gpu_dot_merger_threshold_mb=0'
     environment = os.environ | {'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
     done = subprocess.run(
@@ -257,7 +257,7 @@ def test_xla_knows_the_flags():
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_local_processes_know_each_other(tmp_path):
+def test_local_processes_get_their_numbers_and_one_address(tmp_path):
     body = (
         'print(*(os.environ[k] for k in ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES",'
         ' "JAX_COORDINATOR_ADDRESS", "JAX_PLATFORMS", "XLA_FLAGS")))'
@@ -272,7 +272,7 @@ def test_local_processes_know_each_other(tmp_path):
     assert first[3:] == ['cpu', '--xla_force_host_platform_device_count=2']
 
 
-def test_one_that_fails_ends_the_others_and_is_named(tmp_path):
+def test_a_process_that_fails_ends_the_others_and_is_named(tmp_path):
     body = (
         'sys.exit(3) if index == "1" else None\n'
         'signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)'
@@ -300,7 +300,7 @@ def test_a_signal_reaches_all_processes_and_75_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize(('code', 'requeued'), [(75, True), (0, False), (1, False), (2, False)])
-def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, code, requeued):
+def test_slurm_requeues_only_runs_that_were_stopped(tmp_path, code, requeued):
     executable(tmp_path / 'srun', f'#!/usr/bin/env bash\necho "$@" > line\nexit {code}\n')
     executable(tmp_path / 'scontrol', '#!/usr/bin/env bash\necho "$@" > requeued\n')
     path = f'{tmp_path}:{os.environ["PATH"]}'
@@ -312,7 +312,7 @@ def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, code, re
         assert (tmp_path / 'requeued').read_text() == 'requeue 12\n'
 
 
-def test_tpu_workers_get_arguments_as_they_were_given(tmp_path):
+def test_tpu_workers_get_the_arguments_unchanged(tmp_path):
     executable(tmp_path / 'gcloud', '#!/usr/bin/env bash\nprintf "%s\\n" "$@"\n')
     path = f'{tmp_path}:{os.environ["PATH"]}'
     arguments = ('pod', 'us-east1-d', 'c.py', '--workdir=/mnt/my runs')
