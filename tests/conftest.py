@@ -119,7 +119,7 @@ def translator(workdir):
 
 @pytest.fixture
 def run_command(monkeypatch, capsys, tmp_path_factory):
-    """Call it with a command's module to run it in this process; returns exit code, stdout, stderr."""
+    """Call it to run a command in this process; returns its exit code, stdout and stderr."""
     from transformer_jax import command_line
 
     def run(module, *arguments, stdin=b'', terminal=False):

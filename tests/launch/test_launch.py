@@ -77,9 +77,7 @@ def found_python(tmp_path, versions, **environment):
         ({'python3.13': '3.13'}, 'python3.13 3.13'),
     ],
 )
-def test_another_version_replaces_a_python3_that_is_too_old_or_too_new(
-    tmp_path, versions, found
-):
+def test_another_version_replaces_a_python3_that_is_too_old_or_too_new(tmp_path, versions, found):
     assert found_python(tmp_path, versions).stdout == f'{found}\n'
 
 
@@ -101,9 +99,7 @@ def test_a_command_of_pyenv_does_not_hide_the_python_of_the_system(tmp_path):
         ({'python3': '3.14', 'python3.12': '3.12'}, 'python3.12 3.12'),
     ],
 )
-def test_python_3_14_is_used_if_no_other_version_is_there(
-    tmp_path, versions, found
-):
+def test_python_3_14_is_used_if_no_other_version_is_there(tmp_path, versions, found):
     assert found_python(tmp_path, versions).stdout == f'{found}\n'
 
 

@@ -65,7 +65,9 @@ def test_a_pair_longer_than_the_learned_positions_is_refused(setting):
     few = untrained(positions='learned', max_positions=longest)
     assert np.isfinite(measure(few, PAIRS).loss)
     fewer = untrained(positions='learned', max_positions=longest - 1)
-    with pytest.raises(UserError, match=r'model\.max_positions=.*: too few .* for pair 3 of this set'):
+    with pytest.raises(
+        UserError, match=r'model\.max_positions=.*: too few .* for pair 3 of this set'
+    ):
         measure(fewer, PAIRS)
 
 
