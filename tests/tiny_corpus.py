@@ -1,25 +1,32 @@
-"""A few sentence pairs, and what opening a corpus of them gives or says."""
+"""A few sentence pairs, and helpers that open a corpus and read it."""
 
 import pytest
 
 from transformer_jax.data.corpus import open_corpus
 from transformer_jax.errors import UserError
 
+SPLITS = ('train', 'dev', 'test')
 PAIRS = [('a dog', 'un chien'), ('a cat', 'un chat'), ('water', "de l'eau")]
 
 
 def many(count):
-    """So many pairs, no two alike."""
+    """Returns `count` pairs, all different."""
     return [(f's{i}', f't{i}') for i in range(count)]
 
 
 def read(config, split='train'):
-    """All pairs of a split."""
+    """Returns all pairs of a split."""
     return list(open_corpus(config).pairs(split))
 
 
+def read_all(config):
+    """Returns the pairs of train, dev and test."""
+    corpus = open_corpus(config)
+    return [list(corpus.pairs(split)) for split in SPLITS]
+
+
 def message(config):
-    """The one line that the user sees, at opening or when reading."""
+    """Returns the one line that the user sees, when opening or when reading."""
     with pytest.raises(UserError) as caught:
         read(config)
     assert '\n' not in str(caught.value)

@@ -17,8 +17,10 @@ from typing import Protocol
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import phrasebook
-from transformer_jax.data.dataset_libraries import HuggingFaceCorpus, TfdsCorpus, Unavailable
+from transformer_jax.data.columns import Unavailable
+from transformer_jax.data.hugging_face import HuggingFaceCorpus
 from transformer_jax.data.text_files import FilesCorpus, Pair
+from transformer_jax.data.tfds import TfdsCorpus
 from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.cache import cache_folder, content_digest

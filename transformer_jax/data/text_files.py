@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from transformer_jax.config import DataConfig
-from transformer_jax.errors import UserError, did_you_mean, listing, user_path
+from transformer_jax.data.columns import column_names
+from transformer_jax.errors import UserError, did_you_mean, user_path
 from transformer_jax.runtime.signals import stop_if_requested
 
 Pair = tuple[str, str]
@@ -332,30 +333,3 @@ def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
                 f'{file}, line {number}, holds something other than text: mend the line.'
             ) from None
         yield pair
-
-
-def column_names(
-    where: Any, available: Iterable[str], config: DataConfig, line: str = ','
-) -> tuple[str, str]:
-    """Names of the source and target columns: those set, else those named like the languages.
-
-    Raises:
-      UserError: if a column is not there, or is the same for both; it names those that are there.
-    """
-    source = config.source_column or config.source_language
-    target = config.target_column or config.target_language
-    if source == target:
-        raise UserError(
-            f'source and target would both be the column {source!r} of {where}{line} which has '
-            f'{listing(available)}: name one for each in data.source_column and '
-            'data.target_column.'
-        )
-    for side, column in (('source', source), ('target', target)):
-        if column not in available:
-            name = getattr(config, f'{side}_column')
-            missing = 'is not one' if name else f'must name one (there is no {column!r})'
-            raise UserError(
-                f'data.{side}_column={name!r} {missing} of the columns of {where}{line} which has '
-                f'{listing(available)}.'
-            )
-    return source, target

@@ -1,0 +1,16 @@
+"""What several tests of data share."""
+
+import socket
+
+import pytest
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Makes every attempt to open a connection fail."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError('a connection was attempted')
+
+    monkeypatch.setattr(socket.socket, 'connect', refuse)
+    monkeypatch.setattr(socket, 'getaddrinfo', refuse)
