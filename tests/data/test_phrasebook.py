@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from transformer_jax.config import DataConfig
 from transformer_jax.data import phrasebook
-from transformer_jax.data.phrasebook import (
+from transformer_jax.data.corpus import open_corpus
+from transformer_jax.data.phrasebook_grammar import (
     LINKS,
     PLACES,
     PRONOUNS,
@@ -19,7 +21,9 @@ from transformer_jax.data.phrasebook import (
     clause,
     noun_phrase,
     sentence,
+    spell,
 )
+from transformer_jax.errors import UserError
 from transformer_jax.storage.cache import content_digest
 
 SIZES = {'train': 300, 'dev': 20, 'test': 20}
@@ -55,7 +59,7 @@ def drawn():
     return [phrasebook.sentence_pair(rng) for _ in range(20_000)]
 
 
-def test_the_held_out_sentence_follows_from_the_grammar():
+def test_the_grammar_makes_the_held_out_sentence():
     sat = clause(the('cat', 'black'), VERBS['sit'], 'past', at('seat', the('couch')))
     slept = clause(the('dog', 'brown'), VERBS['sleep'], 'past', at('seat', the('rug')))
     assert sentence(chain(sat, LINKS['and'], slept)) == phrasebook.HELD_OUT[0]
@@ -120,11 +124,11 @@ def test_the_held_out_sentence_follows_from_the_grammar():
         ),
     ],
 )
-def test_a_sentence(english, french, pair):
+def test_sentences_are_correct(english, french, pair):
     assert pair == (english, french)
 
 
-def test_because_elides():
+def test_because_elides_before_a_vowel():
     happy = Phrase('happy', (agree('heureux', True, False),))
     first, second = clause(SHE, VERBS['sleep'], 'past'), clause(SHE, VERBS['be'], 'past', happy)
     assert sentence(chain(first, LINKS['because'], second)) == (
@@ -150,25 +154,25 @@ def test_because_elides():
         ('their mice', 'leurs souris', noun_phrase('their', 'mouse', plural=True)),
     ],
 )
-def test_a_noun_phrase(english, french, phrase):
-    assert (phrase.english, phrasebook.spell(phrase.french)) == (english, french)
+def test_noun_phrases_are_correct(english, french, phrase):
+    assert (phrase.english, spell(phrase.french)) == (english, french)
 
 
-def test_a_seed_says_all():
-    # In every Python, or two people could not compare their models.
+def test_a_seed_determines_the_corpus():
+    # In every version of Python, so that people can compare their models.
     first = phrasebook.generate(seed=3, **SIZES)
     assert phrasebook.generate(seed=3, **SIZES) == first != phrasebook.generate(seed=4, **SIZES)
     assert first['test'][0] == FIRST
 
 
-def test_an_edition_has_its_sentences():
-    # Where this fails, what is generated has changed: raise the edition, and take the new digest.
+def test_the_edition_changes_with_the_sentences():
+    # If this fails, the generated sentences have changed: raise EDITION and update the digest.
     splits = phrasebook.generate(seed=0, train=2000, dev=200, test=200)
     texts = (text for pairs in splits.values() for pair in pairs for text in pair)
     assert (phrasebook.EDITION, content_digest(texts)) == (1, 'bfad5270deefdfe9a7a0a95b9bbc6375')
 
 
-def test_no_english_sentence_comes_twice_and_the_held_out_one_is_last():
+def test_no_english_sentence_occurs_twice_and_the_held_out_one_is_last():
     splits = phrasebook.generate(seed=0, **SIZES)
     assert {name: len(pairs) for name, pairs in splits.items()} == SIZES
     english = [pair[0] for split in ('train', 'dev', 'test') for pair in splits[split]]
@@ -197,7 +201,7 @@ def test_each_english_sentence_has_one_translation(drawn):
         r'\b([dD]e|à) les? ',
         r'\b([lL][ea]|[jJ]e|ne|de|que|[mMsS]a|beau|nouveau) (?!huit|onze|et )[aeiouhâéêèœ]',
         r"'(huit|onze|[^aeiouhâéêèœ])",
-        r'^(?!.* rev).*\bpas (un|une|des|du) ',  # but 'il ne revient pas du parc'
+        r'^(?!.* rev).*\bpas (un|une|des|du) ',  # except 'il ne revient pas du parc'
         r'(?<!près) des (petit|grand|jeune|vieux|vieilles|beaux|belles|nouv|joli|bon|mauvais)',
         r'marrons|  |^[a-zà]|\w\?|[^.?]$',
     ],
@@ -218,3 +222,53 @@ def test_a_few_hundred_common_words_make_millions_of_sentences(drawn):
     # Any two of the simple statements, and there are more of them, can be joined with 'and'.
     simple = {e for e, _ in drawn if not re.search(r' (and|but|because) |\?', e)}
     assert len(simple) ** 2 > 1_000_000
+
+
+def config(source='en', target='fr', **changes):
+    languages = {'source_language': source, 'target_language': target}
+    sizes = {'train_size': 200, 'dev_size': 20, 'test_size': 30}
+    return DataConfig(corpus='phrasebook', **{**languages, **sizes, **changes})
+
+
+def test_the_corpus_is_read_in_both_directions():
+    forward, backward = open_corpus(config()), open_corpus(config('fr', 'en'))
+    for split, size in (('train', 200), ('dev', 20), ('test', 30)):
+        pairs = list(forward.pairs(split))
+        assert len(pairs) == size
+        assert list(backward.pairs(split)) == [(french, english) for english, french in pairs]
+        assert forward.fingerprint(split) != backward.fingerprint(split)
+
+
+def test_the_fingerprint_follows_the_seed():
+    first = open_corpus(config()).fingerprint('train')
+    assert open_corpus(config()).fingerprint('train') == first
+    assert open_corpus(config(seed=1)).fingerprint('train') != first
+
+
+@pytest.mark.parametrize(
+    ('split', 'change'),
+    [('train', {'train_size': 201}), ('dev', {'dev_size': 21}), ('test', {'test_size': 31})],
+)
+def test_the_fingerprint_follows_the_size(split, change):
+    before, after = (open_corpus(config(**sizes)) for sizes in ({}, change))
+    assert before.fingerprint(split) != after.fingerprint(split)
+
+
+def test_the_fingerprint_needs_no_sentences(monkeypatch):
+    monkeypatch.setattr(phrasebook, 'generate', None)
+    generated = open_corpus(config())
+    assert generated.fingerprint('train')
+    generated.pairs('train')  # nothing is taken from it
+
+
+@pytest.mark.parametrize('language', ['en', 'fr'])
+def test_a_language_is_not_paired_with_itself(language):
+    with pytest.raises(
+        UserError, match=rf"data.target_language='{language}' is also the source language: the"
+    ):
+        open_corpus(config(language, language))
+
+
+def test_other_languages_are_refused():
+    with pytest.raises(UserError, match=r"data.target_language='de' is not in the phrasebook: tra"):
+        open_corpus(config('en', 'de'))

@@ -49,7 +49,7 @@ def test_the_second_time_nothing_is_made_again(folder, monkeypatch):
     first = prepare(config(folder))
     monkeypatch.setattr(module.Vocabulary, 'train', None)
     monkeypatch.setattr('transformer_jax.data.token_store.write_store', None)
-    monkeypatch.setattr('transformer_jax.data.corpus.HeldOutCorpus._hold_out', None)
+    monkeypatch.setattr('transformer_jax.data.held_out.HeldOutCorpus._select', None)
     assert prepare(config(folder)).fingerprint == first.fingerprint
 
 

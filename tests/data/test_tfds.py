@@ -95,7 +95,7 @@ def foreign(tmp_path, monkeypatch):
 
 
 def text_feature(form, name):
-    """Returns a feature of the named class, in one of the forms that features.json may have."""
+    """Return a feature of the named class, in one of the forms that features.json may have."""
     proto = {'pythonClassName': name, 'jsonFeature': {'json': '{}'}}
     legacy = {'type': name, 'content': {}}
     return {
