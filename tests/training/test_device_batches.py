@@ -8,7 +8,7 @@ from transformer_jax.sharding import make_mesh
 from transformer_jax.training.device_batches import device_batches
 
 
-def test_the_batches_of_the_plan_lie_on_the_devices_filled_up_with_empty_rows():
+def test_batches_of_the_plan_are_on_the_devices_padded_with_empty_rows():
     random = np.random.default_rng(0)
     source, target = (
         sentences_from([np.full(n, k + 1) for k, n in enumerate(random.integers(2, 20, 300))])

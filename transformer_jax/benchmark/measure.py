@@ -143,7 +143,8 @@ def input_pipeline(
     pairs = batches = 0
     begin = time.perf_counter()
     while (taken := time.perf_counter() - begin) < seconds:
-        pairs += int((next(feed)['source'][:, 0] != 0).sum())
+        _, arrays = next(feed)
+        pairs += int((arrays['source'][:, 0] != 0).sum())
         batches += 1
     feed.close()
     return {

@@ -1,7 +1,7 @@
-"""Batches for the training step: tf.data gathers and pads what the plan says, ahead of time.
+"""Training batches: tf.data gathers and pads the pairs that the batch plan lists, ahead of time.
 
-Whole batches go through tf.data, as graph operations only: a batch costs one gather a side. Until
-TensorFlow is there, a plain thread makes the same batches.
+tf.data works on whole batches and with graph operations only: each batch costs one gather per side.
+Until TensorFlow is imported, or if it is not installed, a plain thread makes the same batches.
 """
 
 import contextlib
@@ -14,102 +14,112 @@ from typing import Any
 
 import numpy as np
 
-from transformer_jax.data.batching import Batch, BatchPlan
+from transformer_jax.data.batching import Batch, BatchPlan, Bucket
 from transformer_jax.data.subword_sampling import SubwordSampler
-from transformer_jax.data.token_store import Sentences, TokenStore
+from transformer_jax.data.token_store import TokenStore
 
 Arrays = dict[str, np.ndarray]
-Held = Callable[[np.ndarray], np.ndarray]
+# Selects this process's rows of a batch: from the bucket and the [rows] values of the whole batch
+# to the values of the rows that this process reads, -1 for an empty row.
+ProcessRows = Callable[[Bucket, np.ndarray], np.ndarray]
 _PREFETCH = 8  # batches
-# Batches, at least, that are handed to tf.data at once: each time costs it 80 ms, in which a small
-# corpus has many epochs.
-_AT_ONCE = 500
+# tf.data receives at least this many batches at once, because it starts slowly and a small corpus
+# has many short epochs.
+_MIN_BATCHES = 500
 _logger = logging.getLogger('transformer_jax')
+
+
+def _all_rows(bucket: Bucket, values: np.ndarray) -> np.ndarray:
+    return values
 
 
 def training_batches(
     store: TokenStore,
     plan: BatchPlan,
     start_step: int,
-    held: Held = np.asarray,
+    process_rows: ProcessRows = _all_rows,
     subword_sampler: SubwordSampler | None = None,
-) -> Iterator[Arrays]:
-    """The batches of the steps from `start_step` (counted from 0) on, without end.
+) -> Iterator[tuple[Bucket, Arrays]]:
+    """Yield the batches from step `start_step` on, without end.
 
     Args:
       store: the tokenised pairs.
-      plan: which pairs make up which batch.
-      start_step: the first step to deliver.
-      held: from the pair numbers of a batch to those this process wants, -1 for an empty row.
-      subword_sampler: draws the pieces of each sentence; None takes them from the store.
+      plan: the pairs of each batch.
+      start_step: the first step to deliver, counted from 0.
+      process_rows: selects the rows of each batch that this process reads; all by default.
+      subword_sampler: segments each sentence again; None takes the tokens of the store.
 
     Yields:
-      'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where there is nothing.
+      The bucket, and 'source' [process rows, S] and 'target' [process rows, T], int32 ids, 0 for
+      padding.
     """
-    epoch, place = plan.locate(start_step)
-    epochs = -(-_AT_ONCE // plan.batches_per_epoch)
+    epoch, index = plan.locate(start_step)
+    epochs = -(-_MIN_BATCHES // plan.batches_per_epoch)
 
     def planned(first: int) -> list[Any]:
-        """What `read` is given for each batch of the `epochs` epochs from `first` on."""
+        """Return the input of `read` for each batch of `epochs` epochs from `first` on."""
         result = []
         for epoch in range(first, first + epochs):
             batches = plan.epoch(epoch)
             if subword_sampler is None:
-                result += [batch._replace(ids=held(batch.ids)) for batch in batches]
+                result += [
+                    batch._replace(ids=process_rows(batch.bucket, batch.ids)) for batch in batches
+                ]
             else:
                 result += [(batch, epoch, index) for index, batch in enumerate(batches)]
         return result
 
     with ThreadPoolExecutor(1) as planner, ThreadPoolExecutor(1) as loader:
-        batches = planned(epoch)[place:]
+        batches = planned(epoch)[index:]
         if subword_sampler is not None:
-            read = _drawer(subword_sampler, held)
+            read = _sampled_batches(subword_sampler, process_rows)
         elif _tensorflow_is_loaded():
-            read = _reader(store)
+            read = _stored_batches(store)
         else:
-            # Its import takes Python for seconds, which the first steps do not wait for.
+            # Importing TensorFlow takes seconds, so a thread makes the first batches meanwhile.
             by_thread, taken = thread_batches(store, batches), 1
             yield next(by_thread)
-            loading = loader.submit(_reader, store)
-            for arrays in by_thread:
+            loading = loader.submit(_stored_batches, store)
+            for batch in by_thread:
                 if loading.done():
                     break
-                yield arrays
+                yield batch
                 taken += 1
             batches, read = batches[taken:], loading.result()
         while True:
             epoch += epochs
-            following = planner.submit(planned, epoch)  # while these are trained on
+            following = planner.submit(planned, epoch)  # plan ahead during training
             yield from read(batches)
             batches = following.result()
 
 
-def _drawer(subword_sampler: SubwordSampler, held: Held):
-    def draw(place: tuple[Batch, int, int]) -> Arrays:
-        return subword_sampler.arrays(*place, held)
-
-    return lambda places: _ahead(draw, places)
-
-
-def _tensorflow_is_loaded() -> bool:
-    return 'tensorflow' in sys.modules
-
-
 def load_tensorflow() -> None:
-    """Imports TensorFlow where it is installed, for the first batch to come from tf.data."""
+    """Import TensorFlow if it is installed, so that the first batch comes from tf.data."""
     with contextlib.suppress(ImportError):
         from transformer_jax.data._tensorflow import import_tensorflow
 
         import_tensorflow()
 
 
-def _reader(store: TokenStore):
+def _tensorflow_is_loaded() -> bool:
+    return 'tensorflow' in sys.modules
+
+
+def _sampled_batches(subword_sampler: SubwordSampler, process_rows: ProcessRows):
+    def sample(planned: tuple[Batch, int, int]) -> tuple[Bucket, Arrays]:
+        bucket = planned[0].bucket
+        return bucket, subword_sampler.arrays(*planned, lambda values: process_rows(bucket, values))
+
+    return lambda batches: _ahead(sample, batches)
+
+
+def _stored_batches(store: TokenStore):
     try:
         from transformer_jax.data._tensorflow import import_tensorflow
 
         tf = import_tensorflow()
     except ImportError:
-        _logger.warning('tensorflow is not installed: a plain thread feeds the batches.')
+        _logger.warning('tensorflow is not installed: a plain thread makes the batches.')
         return lambda batches: thread_batches(store, batches)
     sides = {
         name: (tf.constant(sentences.tokens), tf.constant(sentences.offsets))
@@ -118,12 +128,12 @@ def _reader(store: TokenStore):
     return lambda batches: tf_data_batches(sides, batches)
 
 
-def tf_data_batches(sides, batches: list[Batch]) -> Iterator[Arrays]:
-    """Gathers `batches` with tf.data.
+def tf_data_batches(sides, batches: list[Batch]) -> Iterator[tuple[Bucket, Arrays]]:
+    """Gather `batches` with tf.data.
 
     Args:
       sides: 'source' and 'target', each a pair of tensors: tokens and offsets of `Sentences`.
-      batches: of the plan.
+      batches: of the plan, with the ids of this process's rows.
 
     Yields:
       As `training_batches`.
@@ -155,26 +165,24 @@ def tf_data_batches(sides, batches: list[Batch]) -> Iterator[Arrays]:
     dataset = tf.data.Dataset.range(len(batches)).map(
         gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
     )
-    yield from dataset.prefetch(_PREFETCH).as_numpy_iterator()
+    arrays = dataset.prefetch(_PREFETCH).as_numpy_iterator()
+    yield from zip((batch.bucket for batch in batches), arrays, strict=True)
 
 
-def thread_batches(store: TokenStore, batches: list[Batch]) -> Iterator[Arrays]:
-    """The same with NumPy in one thread, for machines without tensorflow."""
+def thread_batches(store: TokenStore, batches: list[Batch]) -> Iterator[tuple[Bucket, Arrays]]:
+    """Gather `batches` with NumPy in one thread; yields as `training_batches`."""
 
-    def gather(batch: Batch) -> Arrays:
-        def side(sentences: Sentences, length: int) -> np.ndarray:
-            return sentences.padded(batch.ids, length)
-
-        return {
-            'source': side(store.source, batch.bucket.source_length),
-            'target': side(store.target, batch.bucket.target_length),
+    def gather(batch: Batch) -> tuple[Bucket, Arrays]:
+        return batch.bucket, {
+            'source': store.source.padded(batch.ids, batch.bucket.source_length),
+            'target': store.target.padded(batch.ids, batch.bucket.target_length),
         }
 
     yield from _ahead(gather, batches)
 
 
-def _ahead(make: Callable[[Any], Arrays], items: Iterable) -> Iterator[Arrays]:
-    """`make` of each item, in order, made ahead of time in a thread."""
+def _ahead(make: Callable[[Any], Any], items: Iterable) -> Iterator[Any]:
+    """Yield `make(item)` of each item, in order, made ahead of time in a thread."""
     with ThreadPoolExecutor(1) as pool:
         made: deque = deque()
         for item in items:

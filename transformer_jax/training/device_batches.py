@@ -1,4 +1,4 @@
-"""Training batches on the devices, one ahead of the step that takes it."""
+"""Training batches on the devices, placed one step ahead."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -23,40 +23,34 @@ def device_batches(
     start_step: int = 0,
     subword_sampler: SubwordSampler | None = None,
 ) -> Iterator[tuple[Bucket, dict[str, jax.Array]]]:
-    """The batches of the steps from `start_step` (counted from 0) on, without end.
+    """Yield the batches from step `start_step` on, without end.
 
     Args:
       store: the tokenised pairs.
-      plan: which pairs make up which batch.
-      rows: of each bucket's batches, its own filled up for the devices.
-      mesh: the devices; each process reads the rows that its own hold.
-      start_step: the first step to deliver.
-      subword_sampler: draws the pieces of each sentence; None takes them from the store.
+      plan: the pairs of each batch.
+      rows: the rows of each bucket on the devices; those beyond the bucket's own are empty.
+      mesh: the devices; each process reads only the rows of its own devices.
+      start_step: the first step to deliver, counted from 0.
+      subword_sampler: segments each sentence again; None takes the tokens of the store.
 
     Yields:
-      The bucket of each batch, and 'source' [rows, S] and 'target' [rows, T], int32 ids, 0 where
-      there is nothing.
+      The bucket, and 'source' [rows, S] and 'target' [rows, T], int32 ids, 0 for padding.
     """
-    filled = {bucket.rows: count for bucket, count in rows.items()}
-    held = {size: local_rows(mesh, count) for size, count in filled.items()}
 
-    def held_ids(ids: np.ndarray) -> np.ndarray:
-        all_ids = np.full(filled[len(ids)], -1)
-        all_ids[: len(ids)] = ids
-        return all_ids[held[len(ids)]]
+    def process_rows(bucket: Bucket, values: np.ndarray) -> np.ndarray:
+        padded = np.full(rows[bucket], -1)
+        padded[: len(values)] = values
+        return padded[local_rows(mesh, rows[bucket])]
 
-    buckets = {(b.source_length, b.target_length): b for b in rows}
+    batches = training_batches(store, plan, start_step, process_rows, subword_sampler)
 
-    feed = training_batches(store, plan, start_step, held_ids, subword_sampler)
+    def place_next() -> tuple[Bucket, dict[str, jax.Array]]:
+        bucket, arrays = next(batches)
+        return bucket, shard_batch(arrays, mesh, rows[bucket])
 
-    def place() -> tuple[Bucket, dict[str, jax.Array]]:
-        batch = next(feed)
-        bucket = buckets[batch['source'].shape[1], batch['target'].shape[1]]
-        return bucket, shard_batch(batch, mesh, rows[bucket])
-
-    with contextlib.closing(feed), ThreadPoolExecutor(1) as placer:
-        following = placer.submit(place)
+    with contextlib.closing(batches), ThreadPoolExecutor(1) as pool:
+        following = pool.submit(place_next)
         while True:
             batch = following.result()
-            following = placer.submit(place)  # while the step runs
+            following = pool.submit(place_next)  # during the step on this batch
             yield batch
