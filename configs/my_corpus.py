@@ -2,8 +2,8 @@
 
     python -m transformer_jax.main --config=configs/my_corpus.py
 
-The run is kept in runs/my_corpus: stop it whenever you like, the same command goes on with it.
-Every field and its meaning: the files of transformer_jax/config/.
+The run is kept in runs/my_corpus. Stop it whenever you like: the same command resumes it.
+The files of transformer_jax/config/ explain every field.
 """
 
 from transformer_jax.config import Config
@@ -34,8 +34,8 @@ def get_config():
     config.data.test_size = 1000
 
     # --- The vocabulary, shared by both languages -----------------------------------------------
-    # About 4,000 pieces for 10,000 pairs, 10,000 for 100,000 pairs, 32,000 for millions. Nothing is
-    # ever unknown: what has no piece of its own is spelled in bytes.
+    # About 4,000 pieces for 10,000 pairs, 10,000 for 100,000 pairs, 32,000 for millions. No
+    # character is unknown: those without a piece are written as bytes.
     config.data.vocab_size = 10_000
     # SentencePiece's rule for the characters of both sides: this one makes full-width commas narrow
     # and '…' three dots, in what is learned as well. 'identity' leaves all as it is: a message says

@@ -1,3 +1,5 @@
+"""Any text survives the vocabulary, and every mistake in training it gives one sentence."""
+
 import io
 import os
 
@@ -18,7 +20,7 @@ def vocabulary():
 
 
 def given_model(**options):
-    """A SentencePiece model as others train it; by default its ids are unk 0, bos 1, eos 2."""
+    """Return a SentencePiece model with its default ids: unk 0, bos 1, eos 2."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT),
@@ -31,23 +33,23 @@ def given_model(**options):
     return model.getvalue()
 
 
-def test_size_and_special_ids(vocabulary):
+def test_size_and_special_ids_are_fixed(vocabulary):
     assert (vocabulary.size, vocabulary.pad_id, vocabulary.eos_id) == (300, 0, 1)
 
 
 @pytest.mark.parametrize('text', ['the dog', 'le ☃ 猫', 'œuf', 'ThE CaT!', '\U0001f600'])
-def test_any_text_comes_back(vocabulary, text):
+def test_any_text_survives_encoding_and_decoding(vocabulary, text):
     ids = vocabulary.encode([text])[0]
     assert vocabulary.decode(ids) == text
     assert 2 not in ids  # the unknown piece
 
 
-def test_texts_end_with_the_end_mark(vocabulary):
+def test_texts_end_with_eos(vocabulary):
     assert [ids[-1] for ids in vocabulary.encode(TEXT)] == [1] * 5
     assert vocabulary.encode([''])[0].tolist() == [1]
 
 
-def test_decoding_stops_at_the_end_mark_and_skips_padding(vocabulary):
+def test_decoding_stops_at_eos_and_skips_padding(vocabulary):
     cat = vocabulary.encode(['the cat'])[0][:-1].tolist()
     assert vocabulary.decode([0, *cat, 1, *cat]) == 'the cat'
     assert ''.join(vocabulary.pieces([*cat, 1, 0])) == '▁the▁cat'
@@ -61,39 +63,39 @@ def test_training_again_gives_the_same_model(vocabulary):
 @pytest.mark.parametrize(
     ('normalization', 'expected'), [('identity', 'le\u202fchat'), ('nmt_nfkc', 'le chat')]
 )
-def test_normalization(normalization, expected):
+def test_normalization_follows_the_rule(normalization, expected):
     vocabulary = Vocabulary.train(TEXT, size=300, normalization=normalization)
     assert vocabulary.decode(vocabulary.encode(['le\u202fchat'])[0]) == expected
 
 
-def test_more_pieces_than_the_text_supports_says_how_many_it_does():
+def test_a_size_that_is_too_large_is_refused_with_the_largest_possible():
     with pytest.raises(UserError, match=r'data\.vocab_size=9000 is more than this text can') as e:
         Vocabulary.train(TEXT, size=9000)
     most = int(str(e.value).split('set it to ')[1].split(' ')[0])
     assert Vocabulary.train(TEXT, size=most).size == most
 
 
-def test_fewer_pieces_than_characters():
+def test_a_size_below_the_number_of_characters_is_refused():
     with pytest.raises(UserError, match=r'data\.vocab_size=200 cannot hold the \d+ characters'):
         Vocabulary.train(TEXT, size=200)
 
 
 @pytest.mark.parametrize('text', [[], ['', '']])
-def test_no_text_is_no_matter_of_the_size(text):
-    with pytest.raises(UserError, match=r'^the training pairs have no text to make a vocabulary'):
+def test_training_pairs_without_text_are_refused(text):
+    with pytest.raises(UserError, match=r'^the training pairs have no text to train a vocabulary'):
         Vocabulary.train(text, size=300)
 
 
-def test_sentences_that_sentencepiece_leaves_out_are_counted(monkeypatch, caplog):
-    monkeypatch.setattr(vocabulary_module, '_LONGEST', 60)
+def test_sentences_that_sentencepiece_skips_are_counted(monkeypatch, caplog):
+    monkeypatch.setattr(vocabulary_module, '_MAX_SENTENCE_BYTES', 60)
     Vocabulary.train([*TEXT, 'é' * 31, 'é' * 30], size=300)
-    assert 'made without 1 sentences of more than 60 bytes' in caplog.text
+    assert 'trained without 1 sentences of more than 60 bytes' in caplog.text
 
 
 @pytest.mark.parametrize(
     'error', [UserError('line 3 is not UTF-8'), Stopped('Stopped by SIGTERM.')]
 )
-def test_what_reading_the_text_raises_is_not_taken_for_a_bad_size(error):
+def test_an_error_while_reading_the_text_is_raised_unchanged(error):
     def sentences():
         yield from TEXT
         raise error
@@ -103,7 +105,7 @@ def test_what_reading_the_text_raises_is_not_taken_for_a_bad_size(error):
     assert raised.value is error
 
 
-def test_a_given_model_without_padding_makes_room_for_it():
+def test_ids_of_a_model_without_padding_are_shifted_by_one():
     vocabulary = Vocabulary(given_model())
     ids = vocabulary.encode(['the cat sleeps'])[0]
     assert (vocabulary.size, vocabulary.eos_id) == (31, 3)
@@ -111,25 +113,25 @@ def test_a_given_model_without_padding_makes_room_for_it():
     assert vocabulary.decode(ids) == 'the cat sleeps'
 
 
-def test_a_given_file_is_loaded_and_its_lack_of_bytes_named(tmp_path, caplog):
+def test_a_model_without_byte_fallback_is_loaded_with_a_warning(tmp_path, caplog):
     (tmp_path / 'given.model').write_bytes(given_model())
     assert Vocabulary.load(tmp_path / 'given.model').size == 31
-    assert 'has no byte fall-back' in caplog.text
+    assert 'has no byte fallback' in caplog.text
 
 
-def test_a_saved_model_is_the_same(vocabulary, tmp_path, caplog):
+def test_a_saved_model_is_loaded_unchanged(vocabulary, tmp_path, caplog):
     vocabulary.save(tmp_path / 'a.model')
     assert Vocabulary.load(tmp_path / 'a.model').digest == vocabulary.digest
     assert caplog.text == ''
 
 
-def test_a_model_without_an_end_mark(tmp_path):
+def test_a_model_without_eos_is_refused(tmp_path):
     (tmp_path / 'given.model').write_bytes(given_model(eos_id=-1))
-    with pytest.raises(UserError, match='without an end mark'):
+    with pytest.raises(UserError, match='without EOS'):
         Vocabulary.load(tmp_path / 'given.model')
 
 
-def test_what_is_no_model_and_what_is_not_there(tmp_path):
+def test_other_and_missing_files_are_refused(tmp_path):
     (tmp_path / 'text').write_text('not a model')
     with pytest.raises(UserError, match=r'data\.vocabulary=.*is not a SentencePiece model'):
         Vocabulary.load(tmp_path / 'text')
@@ -137,7 +139,7 @@ def test_what_is_no_model_and_what_is_not_there(tmp_path):
         Vocabulary.load(tmp_path / 'missing')
 
 
-def test_a_path_of_somebody_without_a_home():
+def test_the_home_of_an_unknown_user_is_refused():
     with pytest.raises(UserError) as error:
         Vocabulary.load('~no_such_user/x.model')
     assert str(error.value) == (
@@ -146,7 +148,7 @@ def test_a_path_of_somebody_without_a_home():
     )
 
 
-def test_sampled_pieces_spell_the_same_text(vocabulary):
+def test_sampled_pieces_give_the_same_text(vocabulary):
     texts = ['the cat sleeps', 'le chien dort'] * 10
     drawn = vocabulary.sample(texts, 0.3, seed=1)
     assert [vocabulary.decode(ids) for ids in drawn] == texts
@@ -160,25 +162,25 @@ def test_the_seed_determines_the_sampled_pieces(vocabulary):
     assert draw(1) == draw(1) != draw(2)
 
 
-def test_bytes_spell_what_has_no_pieces(vocabulary):
-    (known, spelled) = vocabulary.encode(['the cat', 'Ж'])
-    assert vocabulary.spelled(known) == 0
-    # The space before it and the end mark are pieces; its two bytes are not.
-    assert vocabulary.spelled(spelled) == 0.5
+def test_the_byte_fallback_rate_counts_bytes(vocabulary):
+    (known, unknown) = vocabulary.encode(['the cat', 'Ж'])
+    assert vocabulary.byte_fallback_rate(known) == 0
+    # The space before it and EOS are pieces; its two bytes are not.
+    assert vocabulary.byte_fallback_rate(unknown) == 0.5
 
 
-def test_ids_to_texts_and_back(vocabulary):
+def test_texts_restores_the_texts_of_ids(vocabulary):
     ids = vocabulary.encode(['the  cat sleeps ', 'où est le chat ?'])
     assert vocabulary.texts(ids) == ['the cat sleeps', 'où est le chat ?']
 
 
-def test_one_text_is_not_taken_for_many(vocabulary):
+def test_a_single_text_is_refused(vocabulary):
     for encode in (vocabulary.encode, lambda text: vocabulary.sample(text, 0.1, 0)):
-        with pytest.raises(UserError, match="texts='the cat' must be several"):
+        with pytest.raises(UserError, match="texts='the cat' is a single text"):
             encode('the cat')
 
 
-def test_a_pipe_for_a_model_is_not_waited_for(tmp_path):
+def test_a_pipe_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / 'a.model')
     with pytest.raises(UserError, match=r'cannot be read \(not a regular file\)'):
         Vocabulary.load(tmp_path / 'a.model')

@@ -24,7 +24,9 @@ from transformer_jax.storage.cache import (
 from transformer_jax.storage.files import atomic_write, read_regular
 
 _logger = logging.getLogger('transformer_jax')
-_MOST_SPELLED = 0.05  # of the tokens, before a vocabulary looks like that of other languages
+_MAX_BYTE_FALLBACK_RATE = (
+    0.05  # of the tokens, before a vocabulary looks like that of other languages
+)
 _SAMPLE = 1_000_000  # tokens of each side that are looked at
 
 
@@ -134,8 +136,8 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
 def _check_spelling(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
     sides = (config.source_language, store.source), (config.target_language, store.target)
     for language, (tokens, _) in sides:
-        share = vocabulary.spelled(tokens[:_SAMPLE])
-        if share > _MOST_SPELLED:
+        share = vocabulary.byte_fallback_rate(tokens[:_SAMPLE])
+        if share > _MAX_BYTE_FALLBACK_RATE:
             _logger.warning(
                 'The vocabulary has no pieces for many characters of %r: %.0f %% of its tokens are '
                 'single bytes, or unknown. Is it that of other languages (data.vocabulary, '

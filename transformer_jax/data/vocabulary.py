@@ -1,7 +1,7 @@
-"""The vocabulary that both languages share: SentencePiece BPE with byte fall-back.
+"""The vocabulary that both languages share: SentencePiece BPE with byte fallback.
 
-The model's ids are SentencePiece's, with 0 for padding; a given model file that has its padding
-elsewhere, or none, is shifted up by one to make room.
+Id 0 is padding. The other ids are SentencePiece's, plus one if the model file has no padding piece
+or not at 0.
 """
 
 import functools
@@ -20,34 +20,34 @@ from transformer_jax.errors import UserError, user_path
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.files import atomic_write, read_regular
 
-# SentencePiece holds what it trains on in memory; five million sentences tell it enough.
+# SentencePiece keeps its training sentences in memory, and five million are enough.
 _MOST_TRAINING_SENTENCES = 5_000_000
-# Bytes beyond which SentencePiece leaves a sentence out, without a word; by default it is 4192.
-_LONGEST = 1 << 20
-# The seed of SentencePiece is one for all threads.
-_SEEDING = threading.Lock()
+# SentencePiece silently skips longer sentences; its default is 4192 bytes.
+_MAX_SENTENCE_BYTES = 1 << 20
+# All threads share one seed of SentencePiece.
+_SEED_LOCK = threading.Lock()
 _logger = logging.getLogger('transformer_jax')
 
 
 class Vocabulary:
-    """Text to ids and back.
+    """Converts text to ids and back.
 
     Attributes:
-      model: the SentencePiece model, as the bytes of its file.
-      size: V, ids from 0 to V - 1.
-      pad_id: 0, which also starts every output.
-      eos_id: the end mark.
-      unknown_id: for characters without pieces, where they are not spelled in bytes.
+      model: the bytes of the SentencePiece model file.
+      size: V; ids are 0 to V - 1.
+      pad_id: padding, 0; it also starts every target.
+      eos_id: EOS.
+      unknown_id: characters without pieces, if the model has no byte fallback.
       digest: hex digest of the model.
     """
 
     pad_id = 0
 
     def __init__(self, model: bytes):
-        """Wraps the bytes of a SentencePiece model file.
+        """Wrap the bytes of a SentencePiece model file.
 
         Raises:
-          ValueError: if they are not one, or if it has no end mark.
+          ValueError: if they are no SentencePiece model, or the model has no EOS.
         """
         import sentencepiece
 
@@ -56,7 +56,7 @@ class Vocabulary:
         except RuntimeError as error:
             raise ValueError('not a SentencePiece model') from error
         if self._processor.eos_id() < 0:
-            raise ValueError('a SentencePiece model without an end mark (</s>)')
+            raise ValueError('a SentencePiece model without EOS (</s>)')
         self.model = model
         self._shift = 0 if self._processor.pad_id() == 0 else 1
         self.size = self._processor.get_piece_size() + self._shift
@@ -66,10 +66,14 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], field: str = 'data.vocabulary') -> 'Vocabulary':
-        """Reads a SentencePiece model file.
+        """Read a SentencePiece model file.
+
+        Args:
+          path: of the file.
+          field: its name in messages.
 
         Raises:
-          UserError: if it cannot be read or used; `field` is what the message calls it.
+          UserError: if the file cannot be read or used.
         """
         file = user_path(path, field)
         remedy = (
@@ -87,7 +91,9 @@ class Vocabulary:
             raise UserError(f'{field}={str(path)!r} is {error}: {remedy}') from error
         if not any(vocabulary._processor.is_byte(i) for i in range(min(512, vocabulary.size - 1))):
             _logger.warning(
-                '%s=%r has no byte fall-back: characters it lacks become unknown.', field, str(path)
+                '%s=%r has no byte fallback: characters without pieces become unknown.',
+                field,
+                str(path),
             )
         return vocabulary
 
@@ -101,17 +107,17 @@ class Vocabulary:
         normalization: str = 'nmt_nfkc',
         seed: int = 0,
     ) -> 'Vocabulary':
-        """Trains BPE with byte fall-back.
+        """Train BPE with byte fallback.
 
         Args:
           sentences: raw text of both languages.
-          size: pieces, the 256 bytes and 3 special ones included.
+          size: V, including the 256 bytes and 3 special pieces.
           character_coverage: share of characters that get a piece of their own.
           normalization: SentencePiece's rule, e.g. 'nmt_nfkc' or 'identity'.
-          seed: of the choice among more than five million sentences.
+          seed: of the sample, if there are more than five million sentences.
 
         Returns:
-          The vocabulary, with padding 0, end mark 1 and unknown 2.
+          The vocabulary, with padding 0, EOS 1 and unknown 2.
 
         Raises:
           UserError: if the text cannot support `size`, or `size` cannot hold its characters.
@@ -123,7 +129,7 @@ class Vocabulary:
         raised: list[BaseException] = []
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_noting(sentences, raised),
+                sentence_iterator=_recorded(sentences, raised),
                 model_writer=model,
                 model_type='bpe',
                 vocab_size=size,
@@ -136,58 +142,57 @@ class Vocabulary:
                 bos_id=-1,
                 input_sentence_size=_MOST_TRAINING_SENTENCES,
                 shuffle_input_sentence=True,
-                max_sentence_length=_LONGEST,
+                max_sentence_length=_MAX_SENTENCE_BYTES,
                 num_threads=os.cpu_count() or 1,
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as error:
-            if raised:  # SentencePiece has put it into words of its own
+            if raised:  # SentencePiece has replaced it by an error of its own
                 raise raised[0] from None
             raise _explain(str(error), size) from error
         return cls(model.getvalue())
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Raw texts to int32 ids, each ended by the end mark; on all cores.
+        """Return the int32 ids of raw texts, each with EOS; uses all cores.
 
-        Of a text of spaces alone, and of one of which normalisation leaves nothing, that mark is
-        all there is.
+        A text that is empty after normalisation, or has only spaces, gives EOS alone.
 
         Raises:
-          UserError: if `texts` is one text: its characters would be taken for texts.
+          UserError: if `texts` is a single string, whose characters would be encoded one by one.
         """
-        _check_several(texts)
+        _check_is_list(texts)
         texts = [text if text.strip() else '' for text in texts]
-        return self._with_end(self._processor.encode(texts, num_threads=-1))
+        return self._with_eos(self._processor.encode(texts, num_threads=-1))
 
     def sample(self, texts: Sequence[str], rate: float, seed: int) -> list[np.ndarray]:
-        """As `encode`, with segmentations drawn at random.
+        """Return ids as `encode` does, with random segmentations.
 
-        BPE-dropout (Provilkov et al., 2020) for a BPE model; for a unigram model, subword
+        A BPE model uses BPE-dropout (Provilkov et al., 2020), a unigram model subword
         regularisation (Kudo, 2018) with all candidates.
 
         Args:
           texts: raw texts.
-          rate: share of merges that are left out; for a unigram model Kudo's alpha, where less is
-            more random.
-          seed: of the draws, from 0 to 2^32 - 1; with the texts it determines them.
+          rate: share of merges that are dropped; for a unigram model Kudo's alpha, which makes
+            segmentations more random the smaller it is.
+          seed: 0 to 2^32 - 1; determines the segmentations together with the texts.
 
         Raises:
-          UserError: if `texts` is one text.
+          UserError: if `texts` is a single string.
         """
         import sentencepiece
 
-        _check_several(texts)
-        # It makes a thread for these texts, and a generator for the thread, from the last seed set.
-        with _SEEDING:
+        _check_is_list(texts)
+        # Each call starts a thread, whose generator begins with the last seed that was set.
+        with _SEED_LOCK:
             sentencepiece.set_random_generator_seed(seed)
             ids = self._processor.encode(
                 list(texts), enable_sampling=True, nbest_size=-1, alpha=rate, num_threads=1
             )
-        return self._with_end(ids)
+        return self._with_eos(ids)
 
     @property
     def can_sample(self) -> bool:
-        """Whether `sample` can be used: of whole characters or words nothing can be drawn."""
+        """Whether `sample` can be used: not with models of whole characters or words."""
         try:
             self.sample(['a'], 0.1, 0)
         except RuntimeError:
@@ -195,36 +200,39 @@ class Vocabulary:
         return True
 
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
-        """Ids as `encode` makes them to texts that have the same ids, normalised.
+        """Return normalised texts that `encode` turns into the same ids.
 
-        Where a text has SentencePiece's own sign for a space, U+2581, it has a space afterwards.
+        SentencePiece's own sign for a space, U+2581, becomes a space.
+
+        Args:
+          sentences: ids from `encode`.
         """
         return self._processor.decode([(ids[:-1] - self._shift).tolist() for ids in sentences])
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Ids to text; reads up to the end mark and skips padding."""
+        """Return the text of ids up to EOS, without padding."""
         return self._processor.decode([i - self._shift for i in self._content(ids)])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Ids to the pieces they stand for; reads up to the end mark and skips padding."""
+        """Return the pieces of ids up to EOS, without padding."""
         return [self._processor.id_to_piece(i - self._shift) for i in self._content(ids)]
 
-    def spelled(self, tokens: np.ndarray) -> float:
-        """Share of ids [n] that are single bytes, or unknown: text in characters without pieces."""
-        return float(np.mean(self._spells_V[tokens]))
+    def byte_fallback_rate(self, tokens: np.ndarray) -> float:
+        """Return the share of ids [n] that are single bytes or unknown."""
+        return float(np.mean(self._is_fallback_V[tokens]))
 
     @functools.cached_property
-    def _spells_V(self) -> np.ndarray:
-        numbers = range(self._processor.get_piece_size())
-        spells = [self._processor.is_byte(i) or self._processor.is_unknown(i) for i in numbers]
-        return np.asarray([False] * self._shift + spells)
+    def _is_fallback_V(self) -> np.ndarray:
+        pieces = range(self._processor.get_piece_size())
+        fallback = [self._processor.is_byte(i) or self._processor.is_unknown(i) for i in pieces]
+        return np.asarray([False] * self._shift + fallback)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the SentencePiece model file, whole or not at all."""
+        """Write the SentencePiece model file atomically."""
         with atomic_write(Path(path), 'wb') as file:
             file.write(self.model)
 
-    def _with_end(self, lines: list[list[int]]) -> list[np.ndarray]:
+    def _with_eos(self, lines: list[list[int]]) -> list[np.ndarray]:
         return [
             np.array([*(i + self._shift for i in line), self.eos_id], dtype=np.int32)
             for line in lines
@@ -238,25 +246,26 @@ class Vocabulary:
                 yield int(i)
 
 
-def _check_several(texts: Sequence[str]) -> None:
+def _check_is_list(texts: Sequence[str]) -> None:
     if isinstance(texts, str | bytes):
-        raise UserError(f'texts={texts[:40]!r} must be several: give a list of texts.')
+        raise UserError(f'texts={texts[:40]!r} is a single text: give a list of texts.')
 
 
-def _noting(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
-    """`sentences`, with what reading them raises put into `raised` as well; tells of long ones."""
+def _recorded(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
+    """Yield `sentences`, record the error of reading them in `raised`, and count too long ones."""
     long = 0
     try:
         for sentence in sentences:
             stop_if_requested()
-            # Most are told to be short without being encoded.
-            long += 4 * len(sentence) > _LONGEST and len(sentence.encode()) > _LONGEST
+            # A character has at most 4 bytes, so most sentences need not be encoded here.
+            if 4 * len(sentence) > _MAX_SENTENCE_BYTES:
+                long += len(sentence.encode()) > _MAX_SENTENCE_BYTES
             yield sentence
         if long:
             _logger.warning(
-                'The vocabulary was made without %d sentences of more than %s bytes.',
+                'The vocabulary was trained without %d sentences of more than %s bytes.',
                 long,
-                f'{_LONGEST:,}',
+                f'{_MAX_SENTENCE_BYTES:,}',
             )
     except GeneratorExit:
         raise
@@ -266,14 +275,14 @@ def _noting(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[s
 
 
 def _explain(message: str, size: int) -> UserError:
-    """SentencePiece's own complaint, in one sentence about the field that causes it."""
+    """Return a UserError about the field that caused SentencePiece's error."""
     most = re.search(r'value <= (\d+)', message)
     least = re.search(r'required_chars\. \d+ vs (\d+)', message)
     if most:
         remedy = f'is more than this text can support: set it to {most[1]} or less.'
     elif 'all_chars_count' in message or 'sentences_.empty' in message:
         return UserError(
-            'the training pairs have no text to make a vocabulary of: check the files and columns '
+            'the training pairs have no text to train a vocabulary on: check the files and columns '
             'of the data.'
         )
     elif least:
@@ -282,7 +291,7 @@ def _explain(message: str, size: int) -> UserError:
             'raise it, or lower data.character_coverage.'
         )
     else:
-        # What follows SentencePiece's source position is the sentence meant for people.
+        # The readable sentence follows the position in SentencePiece's source.
         reason = message.split('] ')[-1].strip() or message.strip()
         remedy = f'failed in SentencePiece ({reason}): check the training text and this size.'
     return UserError(f'data.vocab_size={size} {remedy}')
