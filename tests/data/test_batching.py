@@ -1,3 +1,5 @@
+"""Every pair that fits is in one batch of an epoch, in the same batch for the same seed."""
+
 import tracemalloc
 
 import numpy as np
@@ -14,7 +16,7 @@ from transformer_jax.data.batching import (
 
 
 def lengths(pairs, seed=0):
-    """Log-normal and correlated, as those of captions."""
+    """Return log-normal, correlated lengths, as those of captions."""
     random = np.random.RandomState(seed)
     source = np.clip(np.exp(random.normal(np.log(14), 0.35, pairs)), 2, 80).astype(int)
     target = np.clip(source * np.exp(random.normal(0, 0.1, pairs)), 2, 80).astype(int)
@@ -38,7 +40,7 @@ def test_rows_are_a_multiple_of_8(length, tokens, rows):
     assert rows_for(length, tokens) == rows
 
 
-def test_rounded_lengths():
+def test_lengths_are_rounded_to_few_values():
     assert [round_length(n) for n in (1, 8, 9, 13, 17, 25, 33, 49, 65, 97, 500)] == [
         *(8, 8, 12, 16, 24, 32, 48, 64, 96, 128, 512)
     ]
@@ -65,7 +67,7 @@ def test_batches_have_the_shapes_of_their_buckets():
         assert target[real].max() <= bucket.target_length
 
 
-def test_a_seed_and_an_epoch_say_all():
+def test_seed_and_epoch_determine_the_batches():
     def ids(plan, epoch):
         return [batch.ids.tolist() for batch in plan.epoch(epoch)]
 
@@ -74,8 +76,8 @@ def test_a_seed_and_an_epoch_say_all():
     assert ids(make_plan(), 3) != ids(make_plan(seed=2), 3)
 
 
-def test_this_very_plan_for_good():
-    # Pinned: a resumed run may meet another NumPy, and has to get the same batches.
+def test_the_plan_is_the_same_in_every_version_of_numpy():
+    # A run may resume with another version of NumPy and must get the same batches.
     source = np.array([3, 5, 2, 7, 4, 6, 3, 2, 5, 4])
     batches = plan_epoch(source, source, (Bucket(8, 4, 4), Bucket(8, 8, 8)), seed=7, epoch=1)
     assert [(b.bucket.source_length, b.ids.tolist()) for b in batches] == [
@@ -84,12 +86,12 @@ def test_this_very_plan_for_good():
     ]
 
 
-def test_epochs_are_equally_long():
+def test_all_epochs_have_the_same_number_of_batches():
     plan = make_plan()
     assert {len(plan.epoch(epoch)) for epoch in range(5)} == {plan.batches_per_epoch}
 
 
-def test_a_step_has_its_place():
+def test_a_step_is_located_by_epoch_and_index():
     plan = make_plan()
     assert plan.locate(0) == (0, 0)
     assert plan.locate(plan.batches_per_epoch * 2 + 3) == (2, 3)
@@ -101,7 +103,7 @@ def test_almost_no_row_is_empty():
     assert len(partial) <= 2
 
 
-def test_padding_is_what_it_says_and_at_most_12_percent():
+def test_padding_is_reported_correctly_and_at_most_12_percent():
     source, target = lengths(29_000)
     plan = BatchPlan(source, target, max_length=80, tokens_per_batch=4096, num_buckets=16, seed=0)
     batches = plan.epoch(0)
@@ -111,7 +113,7 @@ def test_padding_is_what_it_says_and_at_most_12_percent():
     assert plan.padding <= 0.12
 
 
-def test_more_buckets_less_padding():
+def test_more_buckets_leave_less_padding():
     padding = [make_plan(num_buckets=n).padding for n in (1, 3, 9)]
     assert padding == sorted(padding, reverse=True)
     assert len(make_plan(num_buckets=9).buckets) <= 9
@@ -120,31 +122,33 @@ def test_more_buckets_less_padding():
 def test_a_tiny_corpus_is_one_batch():
     three = np.array([2, 3, 4])
     plan = BatchPlan(three, three, max_length=9, tokens_per_batch=100, num_buckets=5, seed=0)
-    assert plan.buckets == (Bucket(8, 4, 4),)  # not the 24 rows that 100 tokens have room for
+    assert plan.buckets == (Bucket(8, 4, 4),)  # not the 24 rows that fit into 100 tokens
     assert sorted(rows_of(plan.epoch(0))) == [0, 1, 2]
 
 
-def test_the_lengths_there_are_decide_the_shapes_not_the_longest_allowed():
+def test_shapes_depend_on_the_lengths_and_not_on_max_length():
     lengths = np.array([3, 4, 5] * 40)
     buckets = [
         make_buckets(lengths, lengths, max_length=n, tokens_per_batch=100, num_buckets=3)
-        for n in (5, 10**6)  # a table of so many lengths squared would take terabytes
+        for n in (5, 10**6)  # a table of all pairs of lengths would take terabytes
     ]
     assert buckets[0] == buckets[1]
 
 
-def test_shapes_of_long_pairs_take_no_memory_by_the_square_of_their_length():
+def test_memory_does_not_grow_with_the_square_of_the_length():
     lengths = np.array([3, 4, 50_000] * 40)
     kwargs = {'max_length': 10**6, 'tokens_per_batch': 100, 'num_buckets': 3}
     tracemalloc.start()
     try:
         assert make_buckets(lengths, lengths[::-1], **kwargs)[-1].source_length == 50_000
-        assert tracemalloc.get_traced_memory()[1] < 10 * 2**20  # a table of them has 19 GiB
+        assert (
+            tracemalloc.get_traced_memory()[1] < 10 * 2**20
+        )  # a table of all pairs of lengths takes 19 GiB
     finally:
         tracemalloc.stop()
 
 
-def test_nothing_fits():
+def test_lengths_that_all_exceed_the_limit_are_refused():
     with pytest.raises(ValueError, match='no pair fits into 5 tokens'):
         make_buckets(
             np.array([6]), np.array([2]), max_length=5, tokens_per_batch=100, num_buckets=1

@@ -1,3 +1,5 @@
+"""Data are prepared once, from the content of files, and every problem is logged or raised."""
+
 import logging
 import os
 import shutil
@@ -37,7 +39,7 @@ def config(folder, **changes):
     return DataConfig(**settings | changes)
 
 
-def test_everything_is_there(folder):
+def test_a_config_gives_vocabulary_pairs_and_batches(folder):
     data = prepare(config(folder))
     assert data.vocabulary.size == 290
     assert (len(data.dev), len(data.test)) == (2, 3)
@@ -45,7 +47,7 @@ def test_everything_is_there(folder):
     assert data.plan.batches_per_epoch > 1
 
 
-def test_the_second_time_nothing_is_made_again(folder, monkeypatch):
+def test_the_second_time_everything_comes_from_the_cache(folder, monkeypatch):
     first = prepare(config(folder))
     monkeypatch.setattr(module.Vocabulary, 'train', None)
     monkeypatch.setattr('transformer_jax.data.token_store.write_store', None)
@@ -53,20 +55,20 @@ def test_the_second_time_nothing_is_made_again(folder, monkeypatch):
     assert prepare(config(folder)).fingerprint == first.fingerprint
 
 
-def test_a_changed_file_is_other_data(folder):
+def test_a_changed_file_changes_the_fingerprint(folder):
     first = prepare(config(folder))
     text = (folder / 'train.fr').read_text()
     (folder / 'train.fr').write_text(text.replace('nombre 7', 'chiffre 7'))
     assert prepare(config(folder)).fingerprint != first.fingerprint
 
 
-def test_moved_files_are_the_same_data(folder, tmp_path):
+def test_moved_files_keep_the_fingerprint(folder, tmp_path):
     shutil.copytree(folder, tmp_path / 'moved')
     moved = config(tmp_path / 'moved')
     assert prepare(moved).fingerprint == prepare(config(folder)).fingerprint
 
 
-def test_the_vocabulary_of_a_run_that_goes_on_is_kept(folder):
+def test_the_vocabulary_of_a_resumed_run_is_kept(folder):
     small = prepare(config(folder, vocab_size=280)).vocabulary
     assert prepare(config(folder), small).vocabulary is small
 
@@ -76,7 +78,7 @@ def test_a_given_vocabulary_file_is_used(folder, tmp_path):
     assert prepare(config(folder, vocabulary=str(tmp_path / 'given.model'))).vocabulary.size == 280
 
 
-def test_a_vocabulary_of_other_languages_is_noticed(folder, caplog):
+def test_a_vocabulary_of_other_languages_gives_a_warning(folder, caplog):
     own = prepare(config(folder)).vocabulary
     assert 'no pieces' not in caplog.text
     caplog.clear()
@@ -84,11 +86,11 @@ def test_a_vocabulary_of_other_languages_is_noticed(folder, caplog):
     with caplog.at_level(logging.WARNING, 'transformer_jax'):
         prepare(config(folder, target_language='ru'), own)
     (record,) = caplog.records
-    # Of a line's 15 tokens 10 are bytes; two spaces, two digits and the end mark are not.
+    # 10 of the 15 tokens of a line are bytes; two spaces, two digits and EOS are not.
     assert "no pieces for many characters of 'ru': 67 % of its tokens" in record.getMessage()
 
 
-def test_scores_on_the_training_set_are_said_to_be_that(folder, caplog):
+def test_a_dev_set_equal_to_the_training_set_gives_a_warning(folder, caplog):
     shutil.copy(folder / 'train.en', folder / 'dev.en')
     with caplog.at_level(logging.WARNING, 'transformer_jax'):
         prepare(
@@ -104,7 +106,7 @@ def test_scores_on_the_training_set_are_said_to_be_that(folder, caplog):
     assert 'The test set' not in caplog.text
 
 
-def test_what_is_left_out_is_counted_and_named(folder, caplog):
+def test_pairs_that_are_left_out_are_counted_in_a_warning(folder, caplog):
     (folder / 'train.en').write_text('long ' * 50 + '\n' + (folder / 'train.en').read_text())
     (folder / 'train.fr').write_text('long ' * 50 + '\n' + (folder / 'train.fr').read_text())
     prepare(config(folder, dev_size=1, test_size=1, seed=3))
@@ -112,12 +114,12 @@ def test_what_is_left_out_is_counted_and_named(folder, caplog):
     assert 'Left out 1 training pairs with an empty side.' in caplog.text
 
 
-def test_every_pair_too_long(folder):
+def test_a_max_length_below_every_pair_is_refused(folder):
     with pytest.raises(UserError, match=r'data\.max_length=2 is shorter than every training pair'):
         prepare(config(folder, max_length=2))
 
 
-def test_drawn_pieces_are_planned_for_once(folder, monkeypatch, caplog):
+def test_sampled_lengths_come_from_the_cache_unless_it_is_damaged(folder, monkeypatch, caplog):
     first = prepare(config(folder, subword_sampling=0.1, max_length=40, tokens_per_batch=320))
     [path] = (folder.parent / 'cache').glob('lengths-*.npy')
     whole = path.read_bytes()
@@ -144,18 +146,16 @@ def test_cached_lengths_are_never_unpickled(folder, caplog):
     assert 'are damaged: drawing them again' in caplog.text
 
 
-def test_pieces_are_drawn_of_the_sides_asked_for(folder):
+def test_only_the_sides_asked_for_are_sampled(folder):
     for sides, drawn in (('both', {'source', 'target'}), ('source', {'source'})):
         data = prepare(config(folder, subword_sampling=0.5, subword_sampling_sides=sides))
         batch = data.plan.epoch(0)[0]
-        first, second = (
-            data.subword_sampler.arrays(batch, epoch, 0, np.asarray) for epoch in (0, 1)
-        )
+        first, second = (data.subword_sampler.arrays(batch, epoch, 0) for epoch in (0, 1))
         assert {side for side in first if (first[side] != second[side]).any()} == drawn
 
 
 @pytest.mark.parametrize('kind', ['char', 'word'])
-def test_of_whole_characters_or_words_nothing_is_drawn(folder, kind):
+def test_vocabularies_of_characters_or_words_cannot_be_sampled(folder, kind):
     sentencepiece.SentencePieceTrainer.train(
         input=str(folder / 'train.en'),
         model_prefix=str(folder / kind),
@@ -169,12 +169,12 @@ def test_of_whole_characters_or_words_nothing_is_drawn(folder, kind):
         minloglevel=2,
     )
     given = config(folder, vocabulary=str(folder / f'{kind}.model'), subword_sampling=0.1)
-    with pytest.raises(UserError, match=r'data.subword_sampling=0.1 is for vocabularies of the'):
+    with pytest.raises(UserError, match=r'data.subword_sampling=0.1 needs a vocabulary of BPE'):
         prepare(given)
 
 
 @pytest.mark.parametrize('entry', ['vocabulary-*.model', 'tokens-*/source.offsets'])
-def test_a_pipe_in_the_cache_is_not_waited_for(folder, caplog, entry):
+def test_a_pipe_in_the_cache_is_replaced_at_once(folder, caplog, entry):
     first = prepare(config(folder))
     [path] = (folder.parent / 'cache').glob(entry)
     path.unlink()

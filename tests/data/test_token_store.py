@@ -1,3 +1,5 @@
+"""Stores are read as they were written, or written again if they are damaged."""
+
 import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +23,7 @@ def never():
     yield
 
 
-def test_what_is_written_is_read(tmp_path, vocabulary):
+def test_a_written_store_has_the_tokens_of_its_pairs(tmp_path, vocabulary):
     store = write_store(tmp_path / 'store', PAIRS, vocabulary)
     assert len(store) == 2
     for side, texts in ((store.source, ['the cat', 'the dog sleeps']),
@@ -32,17 +34,17 @@ def test_what_is_written_is_read(tmp_path, vocabulary):
             assert side.lengths[k] == len(ids)
 
 
-def test_small_vocabularies_take_two_bytes_a_token(tmp_path, vocabulary):
+def test_small_vocabularies_take_two_bytes_per_token(tmp_path, vocabulary):
     assert write_store(tmp_path / 'store', PAIRS, vocabulary).source.tokens.dtype == np.uint16
 
 
 def test_pairs_with_an_empty_side_are_counted(tmp_path, vocabulary):
-    # Normalisation leaves nothing of a space without width.
+    # Normalisation removes zero-width spaces.
     pairs = [*PAIRS, ('\u200b', 'x'), ('x', '\u200b')]
     assert write_store(tmp_path / 'store', pairs, vocabulary).empty == 4
 
 
-def test_a_whole_store_is_not_made_again(tmp_path, vocabulary):
+def test_a_complete_store_is_not_written_again(tmp_path, vocabulary):
     write_store(tmp_path / 'store', PAIRS, vocabulary)
     assert len(cached_store(tmp_path / 'store', never(), vocabulary)) == 2
 
@@ -73,7 +75,9 @@ def other_format(path):
         ('meta.json', other_format),
     ],
 )
-def test_a_damaged_store_is_made_again_and_named(tmp_path, vocabulary, caplog, name, damage):
+def test_a_damaged_store_is_written_again_with_a_warning(
+    tmp_path, vocabulary, caplog, name, damage
+):
     whole = write_store(tmp_path / 'store', PAIRS, vocabulary).source.tokens.tolist()
     damage(tmp_path / 'store' / name)
     again = cached_store(tmp_path / 'store', PAIRS, vocabulary)
@@ -82,7 +86,7 @@ def test_a_damaged_store_is_made_again_and_named(tmp_path, vocabulary, caplog, n
     assert len(open_store(tmp_path / 'store')) == 2
 
 
-def test_many_may_make_the_same_store_at_once(tmp_path, vocabulary):
+def test_several_writers_of_one_store_do_not_conflict(tmp_path, vocabulary):
     with ThreadPoolExecutor(8) as pool:
         stores = list(
             pool.map(lambda _: cached_store(tmp_path / 'store', PAIRS, vocabulary), range(32))
@@ -92,7 +96,7 @@ def test_many_may_make_the_same_store_at_once(tmp_path, vocabulary):
 
 
 @pytest.mark.parametrize('whole', [True, False])
-def test_a_store_put_there_meanwhile_is_taken_if_it_is_whole(tmp_path, vocabulary, whole):
+def test_a_store_of_another_process_is_used_if_it_is_complete(tmp_path, vocabulary, whole):
     def pairs():
         yield from PAIRS
         write_store(tmp_path / 'store', PAIRS, vocabulary)
@@ -114,7 +118,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path, vocabulary):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_is_full_says_so_and_nothing_is_left(tmp_path, vocabulary, small_disk):
+def test_a_full_disk_raises_its_error_and_nothing_is_left(tmp_path, vocabulary, small_disk):
     restore = small_disk()
     with pytest.raises(OSError) as caught:
         write_store(tmp_path / 'store', PAIRS * 1000, vocabulary)
@@ -123,12 +127,12 @@ def test_a_disk_that_is_full_says_so_and_nothing_is_left(tmp_path, vocabulary, s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_of_nothing_can_be_read(tmp_path, vocabulary):
+def test_an_empty_store_can_be_read(tmp_path, vocabulary):
     store = write_store(tmp_path / 'store', [('', '')], vocabulary)
     assert (len(store), store.empty, store.source.tokens.tolist()) == (0, 1, [])
 
 
-def test_padded_rows():
+def test_padded_rows_end_with_zeros():
     sentences = sentences_from([np.array([5, 6, 1]), np.array([7, 1])])
     assert sentences.padded(np.array([1, -1, 0]), 4).tolist() == [
         [7, 1, 0, 0],

@@ -1,1 +1,1 @@
-"""From sentence pairs to batches: corpora, vocabulary, token store, batch plan, feed."""
+"""From sentence pairs to batches: corpora, vocabulary, token store, batch plan, loader."""

@@ -1,22 +1,22 @@
-"""TensorFlow as this package wants it: silent, and with its hands off the accelerators."""
+"""TensorFlow without messages and without accelerators."""
 
 import contextlib
 import os
 
 
 def import_tensorflow():
-    """Imports TensorFlow quietly, hides GPUs and TPUs from it and returns the module.
+    """Import TensorFlow quietly, hide GPUs and TPUs from it, and return the module.
 
     Raises:
       ModuleNotFoundError: if TensorFlow is not installed.
     """
-    # Both are read once, when TensorFlow is first imported.
+    # TensorFlow reads both once, when it is first imported.
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '1')
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
     import tensorflow as tf
 
-    # JAX owns the accelerators; TensorFlow would take all of a GPU's memory at its first operation.
-    # Devices of a TensorFlow that already runs cannot be hidden any more, and need not be.
+    # Otherwise TensorFlow's first operation would take all of a GPU's memory from JAX. RuntimeError
+    # means that TensorFlow already uses its devices, so they can no longer be hidden.
     with contextlib.suppress(RuntimeError):
         tf.config.set_visible_devices([], 'GPU')
         tf.config.set_visible_devices([], 'TPU')

@@ -1,14 +1,15 @@
-"""Buckets and the batch plan: which pairs make up which batch, in pure NumPy.
+"""Buckets and the batch plan, which lists the pairs of each batch; pure NumPy.
 
-The plan is a function of the pairs' lengths, the seed and the epoch alone: not of devices, hosts,
-or where a run was stopped. Lengths count tokens with the end mark.
+The plan is a function of the pairs' lengths, the seed and the epoch. It does not depend on devices,
+processes, or the step at which a run was stopped. Lengths are in tokens and include EOS.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-# So that 1, 2, 4 and 8 data shards see the same batch.
+# With a multiple of 8 rows, 1, 2, 4 and 8 data shards see the same batch.
 ROW_MULTIPLE = 8
 
 
@@ -16,9 +17,9 @@ class Bucket(NamedTuple):
     """A static shape of batches.
 
     Attributes:
-      rows: sentence pairs.
-      source_length: S, positions for the source.
-      target_length: T, positions for the target.
+      rows: sentence pairs of a batch.
+      source_length: S, positions of the source.
+      target_length: T, positions of the target.
     """
 
     rows: int
@@ -38,18 +39,28 @@ class Batch(NamedTuple):
     ids: np.ndarray
 
 
+# Selects this process's rows of a batch: from the bucket and the [rows] values of the whole batch
+# to the values of the rows that this process reads, -1 for an empty row.
+ProcessRows = Callable[[Bucket, np.ndarray], np.ndarray]
+
+
+def all_rows(bucket: Bucket, values: np.ndarray) -> np.ndarray:
+    """Return all rows of a batch; the `ProcessRows` of a single process."""
+    return values
+
+
 def rows_for(length: int, tokens_per_batch: int) -> int:
-    """Rows of `length` positions that fit, a multiple of 8 and at least 8."""
+    """Return how many rows of `length` positions fit, a multiple of 8 and at least 8."""
     return max(ROW_MULTIPLE, tokens_per_batch // length // ROW_MULTIPLE * ROW_MULTIPLE)
 
 
 def round_length(length: int, most: int | None = None, coarse: int = 8) -> int:
-    """The next of 8, 12, 16, 24, 32, 48, 64, ...: few shapes where lengths are not known ahead.
+    """Return the next of 8, 12, 16, 24, 32, 48, 64, ..., to use few shapes for unknown lengths.
 
     Args:
-      length: of a sentence.
-      most: positions that a model has, for one that has not any number of them.
-      coarse: a power of two up to which only powers of two count.
+      length: tokens of a sentence.
+      most: limit of the result, such as the positions of a model; None for no limit.
+      coarse: a power of two; up to it the results are powers of two only.
     """
     rounded = 8
     while rounded < length:
@@ -68,21 +79,22 @@ def make_buckets(
     tokens_per_batch: int,
     num_buckets: int,
 ) -> tuple[Bucket, ...]:
-    """Chooses shapes that leave little padding.
+    """Choose shapes that leave little padding.
 
-    Starts from one shape for all pairs and again and again splits, by source or by target length,
-    the one where a split saves the most positions. A split that would leave a shape without one
-    full batch is not made. Memory is that of the pairs, however long they are.
+    Start from one shape for all pairs. Repeatedly split the shape whose split, by source or target
+    length, saves the most positions. No split leaves a shape with less than one full batch. Memory
+    grows with the number of pairs, not with their length.
 
     Args:
       source_lengths: [pairs] int.
       target_lengths: [pairs] int.
-      max_length: pairs with a longer side are left out.
-      tokens_per_batch: source and target positions, each, of a batch.
-      num_buckets: most shapes.
+      max_length: limit of either side; longer pairs are left out.
+      tokens_per_batch: positions of a batch, for each side.
+      num_buckets: largest number of shapes.
 
     Returns:
-      Buckets from the smallest to the largest, none with more rows than there are pairs.
+      Buckets from the smallest to the largest. None has more rows than there are pairs, rounded up
+      to a multiple of 8.
 
     Raises:
       ValueError: if no pair fits.
@@ -94,24 +106,26 @@ def make_buckets(
         lengths[fits].astype(np.int64) for lengths in (source_lengths, target_lengths)
     )
     longest = int(max(sources.max(), targets.max()))
-    # Kinds of pairs: both lengths, and how many there are of it.
+    # [3, kinds]: both lengths of each kind of pair, and the number of such pairs.
     kinds, counts = np.unique(sources * (longest + 1) + targets, return_counts=True)
     whole = np.stack([*divmod(kinds, longest + 1), counts])
     full_rows = np.array([0, *(rows_for(n, tokens_per_batch) for n in range(1, longest + 1))])
 
     def shape(cell: np.ndarray) -> tuple[int, int]:
-        """The longest source and the longest target of some kinds of pairs."""
+        """Return the longest source and the longest target of some kinds of pairs."""
         return int(cell[0].max()), int(cell[1].max())
 
     def best_split(cell: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
-        """The most positions a split saves, and the two cells it makes."""
+        """Return how many positions the best split saves, and its two cells."""
         best = (0, cell, cell)
-        for own, other in ((0, 1), (1, 0)):  # the length to split by, and that of the other side
+        for own, other in ((0, 1), (1, 0)):  # the side to split by, and the other
             ordered = cell[:, np.argsort(cell[own], kind='stable')]
             below = np.cumsum(ordered[2])
             longest_below = np.maximum.accumulate(ordered[other])
             longest_above = np.maximum.accumulate(ordered[other, ::-1])[::-1]
-            ends = np.flatnonzero(np.diff(ordered[own]))  # the last kind of each length but one
+            ends = np.flatnonzero(
+                np.diff(ordered[own])
+            )  # the last kind of each length except the longest
             low = ordered[own, ends], longest_below[ends], below[ends]
             high = ordered[own, -1], longest_above[ends + 1], below[-1] - below[ends]
             saved = below[-1] * sum(shape(cell)) - sum(n * (a + b) for a, b, n in (low, high))
@@ -146,10 +160,10 @@ def plan_epoch(
     seed: int,
     epoch: int,
 ) -> list[Batch]:
-    """All batches of one epoch, shuffled; every pair that fits a bucket is in exactly one.
+    """Return the shuffled batches of one epoch; every pair that fits is in exactly one.
 
-    The pairs that are left when a bucket's batches are full move on to the next bucket that holds
-    them, so that almost no batch has empty rows.
+    Pairs that do not fill a batch of their bucket move to the next bucket that can hold them, so
+    that almost no batch has empty rows.
 
     Args:
       source_lengths: [pairs] int.
@@ -161,7 +175,7 @@ def plan_epoch(
     Returns:
       The batches in the order of training. Their number is the same in every epoch.
     """
-    # RandomState, since its stream is frozen for good: a resumed run may meet another NumPy.
+    # The stream of RandomState is frozen, and a resumed run may have another version of NumPy.
     random = np.random.RandomState([seed & 0xFFFFFFFF, seed >> 32, epoch])
     order = random.permutation(len(source_lengths))
     smallest = np.full(len(order), -1, np.int32)
@@ -197,14 +211,14 @@ def plan_epoch(
 
 
 class BatchPlan:
-    """The batches of a whole training: step k's is a function of (seed, k).
+    """The batches of a whole training; the batch of step k is a function of (seed, k).
 
     Attributes:
       buckets: the shapes, the smallest first.
-      batches_per_epoch: the same in every epoch.
-      dropped: pairs that no bucket holds.
-      target_tokens: of an epoch.
-      padding: share of an epoch's positions, source and target, that hold no token.
+      batches_per_epoch: number of batches, the same in every epoch.
+      dropped: number of pairs that are too long for every bucket.
+      target_tokens: target tokens of an epoch.
+      padding: share of an epoch's positions, source and target, that are padding.
     """
 
     def __init__(
@@ -217,7 +231,7 @@ class BatchPlan:
         num_buckets: int,
         seed: int,
     ):
-        """Chooses the buckets and plans the first epoch; see `make_buckets` and `plan_epoch`."""
+        """Choose the buckets and plan the first epoch; see `make_buckets` and `plan_epoch`."""
         self.buckets = make_buckets(
             source_lengths,
             target_lengths,
@@ -237,9 +251,9 @@ class BatchPlan:
         self.padding = 1.0 - tokens / positions
 
     def epoch(self, epoch: int) -> list[Batch]:
-        """The batches of one epoch, in order."""
+        """Return the batches of one epoch, in order."""
         return plan_epoch(*self._lengths, self.buckets, seed=self._seed, epoch=epoch)
 
     def locate(self, step: int) -> tuple[int, int]:
-        """The epoch of step `step` (counted from 0), and its place in it."""
+        """Return the epoch of step `step` (counted from 0), and its index in that epoch."""
         return divmod(step, self.batches_per_epoch)

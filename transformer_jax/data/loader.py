@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from transformer_jax.data.batching import Batch, BatchPlan, Bucket
+from transformer_jax.data.batching import Batch, BatchPlan, Bucket, ProcessRows, all_rows
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore
 
 Arrays = dict[str, np.ndarray]
-# Selects this process's rows of a batch: from the bucket and the [rows] values of the whole batch
-# to the values of the rows that this process reads, -1 for an empty row.
-ProcessRows = Callable[[Bucket, np.ndarray], np.ndarray]
 _PREFETCH = 8  # batches
 # tf.data receives at least this many batches at once, because it starts slowly and a small corpus
 # has many short epochs.
@@ -29,15 +26,11 @@ _MIN_BATCHES = 500
 _logger = logging.getLogger('transformer_jax')
 
 
-def _all_rows(bucket: Bucket, values: np.ndarray) -> np.ndarray:
-    return values
-
-
 def training_batches(
     store: TokenStore,
     plan: BatchPlan,
     start_step: int,
-    process_rows: ProcessRows = _all_rows,
+    process_rows: ProcessRows = all_rows,
     subword_sampler: SubwordSampler | None = None,
 ) -> Iterator[tuple[Bucket, Arrays]]:
     """Yield the batches from step `start_step` on, without end.
@@ -107,8 +100,7 @@ def _tensorflow_is_loaded() -> bool:
 
 def _sampled_batches(subword_sampler: SubwordSampler, process_rows: ProcessRows):
     def sample(planned: tuple[Batch, int, int]) -> tuple[Bucket, Arrays]:
-        bucket = planned[0].bucket
-        return bucket, subword_sampler.arrays(*planned, lambda values: process_rows(bucket, values))
+        return planned[0].bucket, subword_sampler.arrays(*planned, process_rows)
 
     return lambda batches: _ahead(sample, batches)
 

@@ -1,4 +1,4 @@
-"""From a config to data that is ready to train on, through the cache."""
+"""Turn a config into data that is ready for training, using the cache."""
 
 import dataclasses
 import io
@@ -35,14 +35,14 @@ class Data:
     """Everything a run reads.
 
     Attributes:
-      vocabulary: of both languages.
+      vocabulary: shared by both languages.
       store: the tokenised training pairs.
-      plan: their batches.
-      subword_sampler: draws their pieces anew in every batch; None takes those of the store.
-      dev: (source, target) text of the dev set.
-      test: (source, target) text of the test set.
-      fingerprint: hex digest of all of it; equal where the data are, wherever they lie.
-      split_fingerprints: that of 'dev' and of 'test' alone.
+      plan: the batches of the training pairs.
+      subword_sampler: segments sentences again in every batch; None takes the tokens of the store.
+      dev: (source, target) texts of the dev set.
+      test: (source, target) texts of the test set.
+      fingerprint: hex digest of the content of all data, whatever their paths.
+      split_fingerprints: hex digests of 'dev' and of 'test'.
     """
 
     vocabulary: Vocabulary
@@ -56,14 +56,15 @@ class Data:
 
 
 def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
-    """Opens the corpus, trains or loads the vocabulary, tokenises and plans.
+    """Open the corpus, train or load the vocabulary, tokenise, and plan the batches.
 
     Args:
-      config: what to read and how.
-      vocabulary: of a run that goes on; None looks in the config and the cache, or trains one.
+      config: the data settings.
+      vocabulary: the one of the run that resumes; None loads the config's or the cached one, or
+        trains one.
 
     Raises:
-      UserError: whatever of the corpus, the vocabulary's size or the lengths does not work out.
+      UserError: if the corpus, the vocabulary or a length setting cannot be used.
     """
     with failures_to_cache(cache_folder(config.cache_dir)):
         return _prepare(config, vocabulary)
@@ -76,8 +77,8 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
         vocabulary = _vocabulary(config, corpus)
     if config.subword_sampling and not vocabulary.can_sample:
         raise UserError(
-            f'data.subword_sampling={config.subword_sampling} is for vocabularies of the kinds BPE '
-            'and unigram, but this one is of whole characters or words: set it to 0.'
+            f'data.subword_sampling={config.subword_sampling} needs a vocabulary of BPE or unigram '
+            'pieces, but this one has whole characters or words: set it to 0.'
         )
     content = corpus.fingerprint('train')
     name = f'tokens-{content_digest([content, vocabulary.digest])}'
@@ -89,7 +90,7 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
             f'data.corpus={config.corpus!r} has no training pair with text on both sides: '
             'check its files and columns.'
         )
-    _check_spelling(config, store, vocabulary)
+    _warn_of_byte_fallback(config, store, vocabulary)
     subword_sampler, lengths = None, (store.source.lengths, store.target.lengths)
     if config.subword_sampling:
         sides = config.subword_sampling_sides
@@ -124,8 +125,7 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     for split, digest in splits.items():
         if digest == content:
             _logger.warning(
-                'The %s set is the training set: its scores tell what is remembered, not what is '
-                'learned.',
+                'The %s set is the training set: its scores say nothing about new sentences.',
                 split,
             )
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
@@ -133,24 +133,24 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     return Data(vocabulary, store, plan, subword_sampler, dev, test, fingerprint, splits)
 
 
-def _check_spelling(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
+def _warn_of_byte_fallback(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
     sides = (config.source_language, store.source), (config.target_language, store.target)
     for language, (tokens, _) in sides:
-        share = vocabulary.byte_fallback_rate(tokens[:_SAMPLE])
-        if share > _MAX_BYTE_FALLBACK_RATE:
+        rate = vocabulary.byte_fallback_rate(tokens[:_SAMPLE])
+        if rate > _MAX_BYTE_FALLBACK_RATE:
             _logger.warning(
                 'The vocabulary has no pieces for many characters of %r: %.0f %% of its tokens are '
-                'single bytes, or unknown. Is it that of other languages (data.vocabulary, '
-                'train.init_from), or data.character_coverage low?',
+                'single bytes or unknown. Check data.vocabulary, train.init_from and '
+                'data.character_coverage.',
                 language,
-                100 * share,
+                100 * rate,
             )
 
 
 def _planned_lengths(
     config: DataConfig, store_name: str, subword_sampler: SubwordSampler
 ) -> np.ndarray:
-    """[2, pairs] lengths to plan with, from the cache: drawing takes minutes for millions."""
+    """Return [2, pairs] lengths for the batch plan, cached because drawing them is slow."""
     settings = (
         store_name,
         config.subword_sampling,
@@ -169,7 +169,7 @@ def _planned_lengths(
     lengths = np.stack(
         [subword_sampler.planned_lengths(side, config.max_length) for side in ('source', 'target')]
     )
-    content = io.BytesIO()  # the errors of writing it straight to a file would not say why
+    content = io.BytesIO()  # np.save's own errors for a file lack the reason
     np.save(content, lengths)
     with atomic_write(path, 'wb') as file:
         file.write(content.getvalue())
@@ -191,7 +191,7 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
                 path,
                 first_line(error),
             )
-    make_folder(path.parent)  # before the work, if it cannot be
+    make_folder(path.parent)  # before training, to fail early
     _logger.info('Training a vocabulary of %s pieces.', f'{config.vocab_size:,}')
     vocabulary = Vocabulary.train(
         itertools.chain.from_iterable(corpus.pairs('train')),

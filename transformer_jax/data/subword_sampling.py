@@ -1,21 +1,21 @@
-"""Training pairs segmented anew each time they are seen.
+"""Training pairs in new subword segmentations each time they are seen.
 
-BPE-dropout (Provilkov et al., 2020): the same words in other pieces, drawn from the plan's seed, so
-that step k's batch stays a function of (seed, k).
+BPE-dropout (Provilkov et al., 2020) gives the same words in other pieces. The draws depend on the
+plan's seed, so that the batch of step k stays a function of (seed, k).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import numpy as np
 
-from transformer_jax.data.batching import Batch
+from transformer_jax.data.batching import Batch, ProcessRows, all_rows
 from transformer_jax.data.token_store import Sentences, TokenStore, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.runtime.signals import stop_if_requested
 
-_CHUNK = 10_000  # sentences drawn with one seed when lengths are planned
-_PLANNED = 2  # draws whose longest is the length that a pair is planned with
-_TRIES = 8  # draws that may turn out too long for their batch
+_CHUNK = 10_000  # sentences that share a seed when lengths are planned
+_PLANNED_DRAWS = 2  # a sentence's planned length is that of the longest of these draws
+_TRIES = 8  # draws of a sentence, while they are too long for its batch
 
 
 class SubwordSampler:
@@ -23,7 +23,7 @@ class SubwordSampler:
 
     Attributes:
       rate: see `Vocabulary.sample`.
-      drawn: of 'source' and 'target', the sides that are drawn; the other stays as it is stored.
+      drawn: the sides, 'source' or 'target', that are drawn; the other keeps its stored tokens.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class SubwordSampler:
         seed: int,
         drawn: Collection[str] = ('source', 'target'),
     ):
-        """Wraps a store that `vocabulary` has made, the draws coming from `seed`."""
+        """Wrap a store that `vocabulary` has tokenised; `seed` determines the draws."""
         self.rate, self.drawn = rate, drawn
         self._sides = {'source': store.source, 'target': store.target}
         self._vocabulary, self._seed = vocabulary, seed
 
     def planned_lengths(self, side: str, max_length: int) -> np.ndarray:
-        """[sentences] int64 lengths to plan with, the longest of a few draws.
+        """Return [sentences] int64 lengths for the batch plan: the longest of a few draws.
 
-        What fits into `max_length` as it is in the store does so here.
+        A sentence whose stored tokens fit into `max_length` also fits here.
         """
         sentences = self._sides[side]
         if side not in self.drawn:
@@ -55,42 +55,42 @@ class SubwordSampler:
             stop_if_requested()
             draws = [
                 [len(ids) for ids in self._sample(texts, side, 0, start, k)]
-                for k in range(_PLANNED)
+                for k in range(_PLANNED_DRAWS)
             ]
             return np.max(draws, axis=0)
 
-        # One after the other: SentencePiece's draws take turns anyway.
+        # Not in parallel, because all threads share one seed of SentencePiece.
         drawn = np.concatenate([longest(start) for start in starts])
         stored = sentences.lengths
         return np.maximum(stored, np.minimum(drawn, max_length))
 
     def arrays(
-        self, batch: Batch, epoch: int, index: int, held: Callable[[np.ndarray], np.ndarray]
+        self, batch: Batch, epoch: int, index: int, process_rows: ProcessRows = all_rows
     ) -> dict[str, np.ndarray]:
-        """The arrays of a batch, 'source' [rows, S] and 'target' [rows, T], int32.
+        """Return 'source' [process rows, S] and 'target' [process rows, T], int32.
 
-        A draw that is too long for the batch is drawn again; after some tries the sentence is left
-        as it is in the store.
+        A draw that is too long for the batch is repeated; after some tries the sentence keeps its
+        stored tokens.
 
         Args:
-          batch: of the plan.
-          epoch: whose batch it is.
-          index: of the batch in it.
-          held: from what belongs to each row of the whole batch to the rows wanted, -1 for none.
+          batch: of the plan, with the ids of all rows.
+          epoch: of the batch.
+          index: of the batch in its epoch.
+          process_rows: selects the rows that this process reads.
         """
-        rows = held(np.where(batch.ids < 0, -1, np.arange(len(batch.ids))))
+        rows = process_rows(batch.bucket, np.where(batch.ids < 0, -1, np.arange(len(batch.ids))))
         lengths = {'source': batch.bucket.source_length, 'target': batch.bucket.target_length}
         return {
             side: self._draw(side, batch.ids, length, epoch, index).padded(rows, length)
             if side in self.drawn
-            else self._sides[side].padded(held(batch.ids), length)
+            else self._sides[side].padded(process_rows(batch.bucket, batch.ids), length)
             for side, length in lengths.items()
         }
 
     def _draw(self, side: str, ids: np.ndarray, length: int, epoch: int, index: int) -> Sentences:
-        """A sentence for each of `ids`; an empty one for -1."""
+        """Return a sentence for each of `ids`, an empty one for -1."""
         lines = [np.zeros(0, np.int32) if i < 0 else self._stored(side, i) for i in ids]
-        # What is unknown has no text to draw from: such a sentence stays as it is stored.
+        # An unknown token has no text to draw from, so its sentence keeps its stored tokens.
         known = [len(line) > 0 and self._vocabulary.unknown_id not in line for line in lines]
         wanted = np.flatnonzero(known)
         texts = dict(

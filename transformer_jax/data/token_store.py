@@ -1,8 +1,8 @@
-"""Sentence pairs, tokenised once and read from memory-mapped files ever after.
+"""The token store: sentence pairs that are tokenised once and then read from mapped files.
 
-A store is a folder: of each side the ids of all sentences in a row and where each sentence begins,
-bare numbers, and `meta.json` with their types and checksums. It is written under another name and
-renamed when whole.
+A store is a folder. For each side it has a file with the ids of all sentences and a file with the
+offset of each sentence, both raw numbers. `meta.json` has their types and checksums. The folder is
+written under a temporary name and renamed when it is complete.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ class Sentences(NamedTuple):
     """Token ids of many sentences.
 
     Attributes:
-      tokens: [total] uint16 or int32, all sentences in a row, each with its end mark.
-      offsets: [sentences + 1] int64, where each begins; the last is the total.
+      tokens: [total] uint16 or int32 ids of all sentences, each with EOS.
+      offsets: [sentences + 1] int64, the start of each sentence; the last is the total.
     """
 
     tokens: np.ndarray
@@ -54,11 +54,11 @@ class Sentences(NamedTuple):
 
     @property
     def lengths(self) -> np.ndarray:
-        """[sentences] int64 tokens, the end mark included."""
+        """[sentences] int64 lengths in tokens, including EOS."""
         return np.diff(self.offsets)
 
     def padded(self, ids: np.ndarray, length: int) -> np.ndarray:
-        """[rows, length] int32 ids of the sentences `ids` [rows]; -1 gives an empty row."""
+        """Return [rows, length] int32 tokens of the sentences `ids` [rows]; -1 is an empty row."""
         ids = np.asarray(ids)
         start = self.offsets[ids]
         count = np.where(ids >= 0, self.offsets[np.maximum(ids, 0) + 1] - start, 0)
@@ -72,9 +72,9 @@ class TokenStore(NamedTuple):
     """Tokenised sentence pairs.
 
     Attributes:
-      source: their source sides.
-      target: their target sides.
-      empty: pairs left out since one side had no text.
+      source: the source sentences.
+      target: the target sentences.
+      empty: number of pairs that were left out because a side had no text.
     """
 
     source: Sentences
@@ -86,26 +86,26 @@ class TokenStore(NamedTuple):
 
 
 class DamagedStoreError(Exception):
-    """The folder is not a whole token store."""
+    """The folder is not a complete token store."""
 
 
 def sentences_from(lines: Sequence[np.ndarray]) -> Sentences:
-    """Packs int arrays of ids, one a sentence, in memory."""
+    """Pack the ids of sentences, one int array each, in memory."""
     offsets = np.cumsum([0, *map(len, lines)], dtype=np.int64)
     tokens = np.concatenate(lines) if lines else np.zeros(0, np.int32)
     return Sentences(tokens.astype(np.int32), offsets)
 
 
 def open_store(directory: Path) -> TokenStore:
-    """Maps a store into memory after checking it against its checksums.
+    """Check a store against its checksums and map it into memory.
 
     Raises:
-      DamagedStoreError: if a file is missing, too short, altered or of another format.
+      DamagedStoreError: if a file is missing, truncated, changed or of another format.
     """
     try:
         meta = read_json(directory / 'meta.json', {'format': int})
         if meta['format'] != _FORMAT:
-            raise DamagedStoreError(f'it has format {meta["format"]}, not {_FORMAT}')
+            raise DamagedStoreError(f'its format is {meta["format"]}, not {_FORMAT}')
         check_shape(meta, _META)
         sides = []
         for side in ('source', 'target'):
@@ -124,17 +124,17 @@ def open_store(directory: Path) -> TokenStore:
 def write_store(
     directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
 ) -> TokenStore:
-    """Tokenises `pairs` (source text, target text) into a new store and opens it.
+    """Tokenise `pairs` (source text, target text) into a new store and open it.
 
-    Pairs with an empty side are left out and counted. Where another process has put a whole store
-    meanwhile, that is the one opened.
+    Pairs with an empty side are left out and counted. If another process has written a complete
+    store at `directory` meanwhile, that store is opened.
     """
     remove_leftovers(directory)
     partial = partial_path(directory)
     partial.mkdir(parents=True)
     try:
         _write_files(partial, pairs, vocabulary)
-        store = open_store(partial)  # it stays open, whatever becomes of its folder
+        store = open_store(partial)  # its files stay mapped when the folder is renamed or removed
         while True:
             try:
                 os.replace(partial, directory)
@@ -151,9 +151,9 @@ def write_store(
 
 
 def _remove(directory: Path) -> None:
-    """Removes a folder at once for all who look for it, and only then its files."""
+    """Remove a folder: rename it first, so that nobody sees half of it."""
     aside = partial_path(directory)
-    with contextlib.suppress(FileNotFoundError):  # another process has
+    with contextlib.suppress(FileNotFoundError):  # another process was faster
         os.rename(directory, aside)
         remove(aside)
 
@@ -161,13 +161,13 @@ def _remove(directory: Path) -> None:
 def cached_store(
     directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
 ) -> TokenStore:
-    """Opens the store at `directory`, or writes it first where it is missing or damaged."""
+    """Open the store at `directory`; write it first if it is missing or damaged."""
     if os.path.exists(directory):
         try:
             return open_store(directory)
         except DamagedStoreError as error:
             _logger.warning(
-                'The token store %s cannot be used (%s): making it again.', directory, error
+                'The token store %s cannot be used (%s): tokenising again.', directory, error
             )
     return write_store(directory, pairs, vocabulary)
 
@@ -190,7 +190,7 @@ def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Voc
             for side, file, ids in zip(
                 ('source', 'target'), (source, target), zip(*whole, strict=True), strict=False
             ):
-                # Not by `tofile`, whose errors do not say why.
+                # Not `tofile`, whose errors lack the reason.
                 file.write(np.concatenate(ids).astype(dtypes['tokens']).tobytes())
                 lengths[side].append(np.array([len(line) for line in ids], np.int64))
             bar.update(len(chunk))
@@ -207,7 +207,7 @@ def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Voc
 
 
 def _mapped(path: Path, dtype: str) -> np.ndarray:
-    # No file of nothing can be mapped.
+    # An empty file cannot be mapped.
     return np.memmap(path, dtype, 'r') if path.stat().st_size else np.zeros(0, dtype)
 
 
