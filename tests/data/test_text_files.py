@@ -1,4 +1,4 @@
-"""Text files and tables give the pairs in them, and every mistake is told in one sentence."""
+"""Text files and tables give their pairs, and every mistake gives one sentence."""
 
 import gzip
 import lzma
@@ -17,7 +17,7 @@ from transformer_jax.errors import UserError
 
 
 def write_texts(folder, pairs):
-    """Writes train.en and train.fr; returns their paths as text."""
+    """Write train.en and train.fr, and return their paths as text."""
     paths = folder / 'train.en', folder / 'train.fr'
     for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
         path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
@@ -25,7 +25,7 @@ def write_texts(folder, pairs):
 
 
 def files_config(source, target='', **changes):
-    """A config whose three splits all are the same files, so that nothing is held out."""
+    """Return a config whose three splits are the same files, so that nothing is held out."""
     paths = {
         f'{split}_{side}': str(path)
         for split in ('train', 'dev', 'test')
@@ -39,7 +39,7 @@ def write_table(folder, name, text):
     return files_config(folder / name)
 
 
-def test_two_text_files_are_read_line_by_line_and_again(tmp_path):
+def test_two_text_files_are_read_line_by_line_every_time(tmp_path):
     corpus = open_corpus(files_config(*write_texts(tmp_path, PAIRS)))
     assert list(corpus.pairs('train')) == list(corpus.pairs('train')) == PAIRS
 
@@ -59,13 +59,13 @@ def test_only_newlines_end_lines(tmp_path):
     assert read(config) == [('one\u2028\x0b\x85 more', 'un'), ('two', ' deux ')]
 
 
-def test_tilde_is_the_home_folder(tmp_path, monkeypatch):
+def test_a_tilde_stands_for_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
     write_texts(tmp_path, PAIRS)
     assert read(files_config('~/train.en', '~/train.fr')) == PAIRS
 
 
-def test_fingerprint_follows_content_and_not_the_path(tmp_path):
+def test_the_fingerprint_follows_the_content_and_not_the_path(tmp_path):
     (tmp_path / 'copy').mkdir()
     paths = write_texts(tmp_path, PAIRS)
     first = open_corpus(files_config(*paths)).fingerprint('train')
@@ -86,24 +86,24 @@ def test_fingerprint_follows_content_and_not_the_path(tmp_path):
         ('', "' is a folder, but must be a file."),
     ],
 )
-def test_missing_file(tmp_path, source, expected):
+def test_a_missing_file_is_refused(tmp_path, source, expected):
     _, target = write_texts(tmp_path, PAIRS)
     text = message(files_config(tmp_path / source, target))
     assert text == f"data.train_source='{tmp_path}{expected.format(tmp_path)}"
 
 
-def test_file_that_may_not_be_read(tmp_path, monkeypatch):
+def test_a_file_without_permission_is_refused(tmp_path, monkeypatch):
     paths = write_texts(tmp_path, PAIRS)
 
     def refuse(*_):
         raise PermissionError
 
-    monkeypatch.setattr(text_files, 'open', refuse, raising=False)  # root may read everything
+    monkeypatch.setattr(text_files, 'open', refuse, raising=False)  # root can read everything
     assert 'may not be read: change its permissions.' in message(files_config(*paths))
 
 
 @pytest.mark.parametrize('split', ['train', 'dev'])
-def test_lengths_must_agree_and_are_checked_at_opening(tmp_path, split):
+def test_different_numbers_of_lines_are_refused_at_opening(tmp_path, split):
     source, target = write_texts(tmp_path, PAIRS)
     (tmp_path / 'short').write_text('un\ndeux')
     config = files_config(source, target, **{f'{split}_target': str(tmp_path / 'short')})
@@ -112,7 +112,7 @@ def test_lengths_must_agree_and_are_checked_at_opening(tmp_path, split):
         open_corpus(config)
 
 
-def test_invalid_utf8_names_the_line(tmp_path):
+def test_invalid_utf_8_is_refused_with_its_line(tmp_path):
     source, target = write_texts(tmp_path, PAIRS)
     (tmp_path / 'train.fr').write_bytes(b'un\nd\xe9j\xe0\ndeux\n')
     text = message(files_config(source, target))
@@ -120,22 +120,24 @@ def test_invalid_utf8_names_the_line(tmp_path):
 
 
 @pytest.mark.parametrize('encoding', ['utf-16-le', 'utf-16-be'])
-@pytest.mark.parametrize('lines', [3, 4])  # of the other file: both ends of lines are counted
-def test_utf_16_is_named_whatever_lines_it_seems_to_have(tmp_path, encoding, lines):
+@pytest.mark.parametrize(
+    'lines', [3, 4]
+)  # of the other file, because UTF-16 may seem to have either number
+def test_utf_16_is_recognised(tmp_path, encoding, lines):
     (tmp_path / 'a').write_bytes('\ufeffa\nb\nc\n'.encode(encoding))
     (tmp_path / 'b').write_text('un\n' * lines)
     config = files_config(tmp_path / 'a', tmp_path / 'b')
     assert f"data.train_source='{tmp_path}/a', line 1, is UTF-16: convert" in message(config)
 
 
-def test_a_url_is_no_file():
+def test_a_url_is_refused():
     text = message(files_config('https://example.org/train.en', 'train.fr'))
     assert text.startswith("data.train_source='https://example.org/train.en' is a URL")
 
 
 @pytest.mark.parametrize('suffix, compress', [('gz', gzip.compress), ('xz', lzma.compress)])
 @pytest.mark.parametrize('damage', [lambda data: data[:-20], lambda data: b'plain text'])
-def test_damaged_archive(tmp_path, suffix, compress, damage):
+def test_a_damaged_archive_is_refused(tmp_path, suffix, compress, damage):
     path = tmp_path / f'a.{suffix}'
     path.write_bytes(damage(compress(b'one\n' * 1000)))
     assert f"a.{suffix}' is a damaged {suffix} file" in message(
@@ -143,49 +145,51 @@ def test_damaged_archive(tmp_path, suffix, compress, damage):
     )
 
 
-def test_a_compression_that_is_not_read_is_named(tmp_path):
+def test_other_compressions_are_refused(tmp_path):
     for name in ('a.csv.bz2', 'a.en.bz2', 'a.fr.bz2'):
         (tmp_path / name).write_bytes(b'BZh')
-    remedy = 'is compressed as bz2, which is not read: decompress it, or compress it as gz or xz'
+    remedy = (
+        'is compressed as bz2, which is not supported: decompress it, or compress it as gz or xz'
+    )
     assert f"a.csv.bz2' {remedy}" in message(files_config(tmp_path / 'a.csv.bz2'))
     texts = files_config(tmp_path / 'a.en.bz2', tmp_path / 'a.fr.bz2')
     assert f"a.en.bz2' {remedy}" in message(texts)
 
 
-def test_a_cell_of_any_length(tmp_path):
+def test_a_cell_may_have_any_length(tmp_path):
     long = 'word ' * 40_000
     config = write_table(tmp_path, 'a.csv', f'en,fr\n{long},un\n')
     assert read(config) == [(long, 'un')]
 
 
-def test_text_file_alone(tmp_path):
+def test_a_text_file_alone_is_refused(tmp_path):
     source, _ = write_texts(tmp_path, PAIRS)
-    assert 'needs another file beside it in data.train_target' in message(files_config(source))
+    assert 'so it needs a second file in data.train_target' in message(files_config(source))
 
 
-def test_table_beside_another_file(tmp_path):
+def test_a_table_with_a_second_file_is_refused(tmp_path):
     text = message(files_config(tmp_path / 'a.tsv', tmp_path / 'b.txt'))
-    assert 'give a table (.tsv, .csv, .jsonl) alone, or two text files.' in text
+    assert 'give one table (.tsv, .csv, .jsonl), or two text files.' in text
 
 
 @pytest.mark.parametrize(
     'name, text, expected',
     [
-        # Tabs only: quotes and spaces are text.
+        # In TSV, quotes and spaces are text.
         ('a.tsv', 'id\tfr\ten\r\n1\t"un\t"one" \r\n\n', ('"one" ', '"un')),
         ('a.csv', '\ufeffen,fr\r\n"one, ""1""","un\nune"\r\n', ('one, "1"', 'un\nune')),
         ('a.jsonl', '{"fr": "un", "en": "one", "id": 1}\n', ('one', 'un')),
         ('a.jsonl', '{"translation": {"fr": "un", "en": "one"}}', ('one', 'un')),
     ],
 )
-def test_tables_in_both_directions(tmp_path, name, text, expected):
+def test_tables_are_read_in_both_directions(tmp_path, name, text, expected):
     config = write_table(tmp_path, name, text)
     assert read(config) == [expected]
     config = files_config(config.train_source, source_language='fr', target_language='en')
     assert read(config) == [expected[::-1]]
 
 
-def test_columns_by_name_and_compressed(tmp_path):
+def test_columns_can_be_named_in_a_compressed_table(tmp_path):
     path = tmp_path / 'a.csv.gz'
     path.write_bytes(gzip.compress(b'English words/sentences,French\none,un\n'))
     columns = {'source_column': 'English words/sentences', 'target_column': 'French'}
@@ -206,7 +210,7 @@ def test_two_text_files_of_one_language_are_pairs(tmp_path):
         ('a.jsonl', '{"wrong": "a dogs", "right": "a dog"}'),
     ],
 )
-def test_columns_tell_two_sides_of_one_language_apart(tmp_path, name, text):
+def test_columns_distinguish_two_sides_of_one_language(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     columns = {'source_column': 'wrong', 'target_column': 'right'}
     assert read(files_config(tmp_path / name, target_language='en', **columns)) == [
@@ -232,7 +236,7 @@ def test_a_column_is_never_paired_with_itself(tmp_path, name, text, line, change
     )
 
 
-def test_languages_in_an_object_of_json_do_not_stand_for_two_of_the_same(tmp_path):
+def test_a_json_translation_object_is_not_used_for_one_language(tmp_path):
     text = '{"translation": {"en": "one"}, "wrong": "a dogs", "right": "a dog"}'
     (tmp_path / 'a.jsonl').write_text(text)
     said = message(files_config(tmp_path / 'a.jsonl', target_language='en'))
@@ -248,7 +252,7 @@ def test_columns_are_part_of_the_fingerprint(tmp_path):
     assert len(prints) == 3
 
 
-def test_unknown_column_names_those_that_exist(tmp_path):
+def test_an_unknown_column_is_refused_with_the_known_ones(tmp_path):
     (tmp_path / 'a.tsv').write_text('en\tfr\none\tun\n')
     text = message(files_config(tmp_path / 'a.tsv', source_column='english'))
     assert text == (
@@ -275,18 +279,18 @@ def test_unknown_column_names_those_that_exist(tmp_path):
         ('a.jsonl', '\n', "a.jsonl' has no sentence pairs"),
     ],
 )
-def test_bad_tables(tmp_path, name, text, expected):
+def test_bad_tables_are_refused(tmp_path, name, text, expected):
     assert expected in message(write_table(tmp_path, name, text))
 
 
-def test_empty_files(tmp_path):
+def test_empty_files_are_refused(tmp_path):
     for name in ('a', 'b'):
         (tmp_path / name).write_text('')
     assert "/a' has no sentence pairs" in message(files_config(tmp_path / 'a', tmp_path / 'b'))
 
 
 @pytest.mark.parametrize('name', ['train.en', 'train.tsv', 'train.jsonl', 'train.en.gz'])
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+def test_a_pipe_is_refused_at_once(tmp_path, name):
     os.mkfifo(tmp_path / name)
     target = '' if name.endswith(('tsv', 'jsonl')) else str(tmp_path / name)
     assert 'is a pipe, which can be read only once' in message(
@@ -298,7 +302,7 @@ def test_a_device_is_refused():
     assert 'is a device or a socket: name a file' in message(files_config('/dev/zero', '/dev/null'))
 
 
-def test_what_is_read_once_may_be_a_pipe_or_an_empty_device(tmp_path):
+def test_a_file_that_is_read_once_may_be_a_pipe_or_an_empty_device(tmp_path):
     os.mkfifo(tmp_path / 'pipe')
     with ThreadPoolExecutor(1) as pool:
         written = pool.submit((tmp_path / 'pipe').write_text, 'a\nb\n')

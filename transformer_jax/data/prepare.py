@@ -24,10 +24,8 @@ from transformer_jax.storage.cache import (
 from transformer_jax.storage.files import atomic_write, read_regular
 
 _logger = logging.getLogger('transformer_jax')
-_MAX_BYTE_FALLBACK_RATE = (
-    0.05  # of the tokens, before a vocabulary looks like that of other languages
-)
-_SAMPLE = 1_000_000  # tokens of each side that are looked at
+_MAX_BYTE_FALLBACK_RATE = 0.05  # a higher rate suggests a vocabulary of other languages
+_SAMPLE = 1_000_000  # tokens of each side that are checked
 
 
 @dataclasses.dataclass(frozen=True)

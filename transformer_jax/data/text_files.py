@@ -32,12 +32,15 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def decoded(lines: Iterable[bytes], name: str, first: int = 1) -> Iterator[str]:
-    """Lines as text, without a byte-order mark; what is no UTF-8 is a UserError.
+    """Yield lines as text, without a byte-order mark.
 
     Args:
-      lines: as a binary file has them.
-      name: of the file, for the message.
-      first: the number of the first of these lines.
+      lines: lines of a binary file.
+      name: of the file, for messages.
+      first: number of the first of these lines.
+
+    Raises:
+      UserError: if a line is not UTF-8.
     """
     for number, line in enumerate(lines, first):
         try:
@@ -46,18 +49,18 @@ def decoded(lines: Iterable[bytes], name: str, first: int = 1) -> Iterator[str]:
             if number == 1 and line.startswith(_UTF16_MARKS):
                 what, remedy = 'UTF-16', 'convert the text (iconv -f UTF-16 -t UTF-8).'
             else:
-                what, remedy = 'not UTF-8', 'convert the text (iconv -t UTF-8) or mend the line.'
+                what, remedy = 'not UTF-8', 'convert the text (iconv -t UTF-8) or fix the line.'
             raise UserError(f'{name}, line {number}, is {what}: {remedy}') from None
         yield text.removeprefix('\ufeff') if number == 1 else text
 
 
 def without_ends(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without the marks that end them."""
+    """Yield lines without their line ends."""
     return (line.removesuffix('\n').removesuffix('\r') for line in lines)
 
 
-def _ends(device: pathlib.Path) -> bool:
-    """Whether a device has an end: a terminal has, and /dev/null."""
+def _has_end(device: pathlib.Path) -> bool:
+    """Return whether reading a device ends, as with a terminal or /dev/null."""
     with open(os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)) as file:
         return file.isatty() or os.path.samefile(device, os.devnull)
 
@@ -67,9 +70,9 @@ class TextFile:
     """A file and the field or flag that names it.
 
     Attributes:
-      field: that names it.
-      path: of the file.
-      read_once: whether it is, so that it may be a pipe as well.
+      field: the field or flag.
+      path: the file.
+      read_once: whether the file is read only once, so that it may also be a pipe.
     """
 
     field: str
@@ -81,7 +84,7 @@ class TextFile:
 
     @property
     def kind(self) -> str:
-        """The suffix that tells the format, whether compressed or not."""
+        """The suffix of the format, in lower case, without that of a compression."""
         name = pathlib.Path(self.path.stem) if self._compression else self.path
         return name.suffix.lower()
 
@@ -92,21 +95,24 @@ class TextFile:
 
     @contextlib.contextmanager
     def reading(self, raw: bool = False) -> Iterator[BinaryIO]:
-        """Opens for reading bytes; what the system or a decompressor finds wrong is a UserError.
+        """Open the file for reading bytes.
 
         Args:
-          raw: gives the bytes as they lie on disk, without decompressing them.
+          raw: reads the bytes on disk, without decompressing them.
+
+        Raises:
+          UserError: if the file cannot be read or decompressed.
         """
         compression = '' if raw else self._compression
         if compression in _OTHER_COMPRESSIONS and os.path.isfile(self.path):
             raise UserError(
-                f'{self} is compressed as {compression[1:]}, which is not read: decompress it, or '
-                f'compress it as {" or ".join(kind[1:] for kind in _OPENERS)} instead.'
+                f'{self} is compressed as {compression[1:]}, which is not supported: '
+                f'decompress it, or compress it as {" or ".join(kind[1:] for kind in _OPENERS)} instead.'
             )
         try:
             self._check_kind()
             with _OPENERS.get(compression, open)(self.path, 'rb') as file:
-                # Python reads lines from decompressors one by one; the buffer does it in C.
+                # Decompressors read lines slowly, in Python; the buffer does it in C.
                 yield io.BufferedReader(file) if compression else file
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(f'{self} does not exist{self._nearest()}') from None
@@ -121,7 +127,7 @@ class TextFile:
             raise UserError(f'{self} cannot be read: {error.strerror or error}.') from None
 
     def _check_kind(self) -> None:
-        """Raises a UserError for what is not a file, before opening it waits for a writer."""
+        """Raise UserError for pipes and devices, because opening a pipe would wait for a writer."""
         mode = os.stat(self.path).st_mode
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
             return
@@ -129,18 +135,18 @@ class TextFile:
             if not self.read_once:
                 raise UserError(
                     f'{self} is a pipe, which can be read only once: write its content to a file, '
-                    'and name that.'
+                    'and name that file.'
                 )
-        elif not (self.read_once and stat.S_ISCHR(mode) and _ends(self.path)):
+        elif not (self.read_once and stat.S_ISCHR(mode) and _has_end(self.path)):
             raise UserError(f'{self} is a device or a socket: name a file.')
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the name says so."""
+        """Whether the name ends as that of a compressed file."""
         return bool(self._compression)
 
     def check_writing(self) -> None:
-        """Raises a UserError if the name ends as that of a compression which is not written."""
+        """Raise UserError if the name asks for a compression that cannot be written."""
         compression = self._compression
         if compression in _OTHER_COMPRESSIONS:
             raise UserError(
@@ -149,20 +155,20 @@ class TextFile:
             )
 
     def compressing(self, file: BinaryIO) -> BinaryIO:
-        """Returns a file to write to, whose content goes into `file` as the name says."""
+        """Return a writer into `file` that compresses if the name asks for it."""
         return _OPENERS[self._compression](file, 'wb') if self._compression else file
 
     def lines(self) -> Iterator[str]:
-        r"""Decoded lines with their ends, which are '\n' only, unlike those of str.splitlines."""
+        r"""Yield decoded lines with their ends. Only '\n' ends a line, unlike in str.splitlines."""
         with self.reading() as file:
             yield from decoded(file, str(self))
 
     def sentences(self) -> Iterator[str]:
-        """Lines without their ends."""
+        """Yield decoded lines without their ends."""
         return without_ends(self.lines())
 
     def count_lines(self) -> int:
-        """Number of lines; an end of line is not needed after the last one."""
+        """Return the number of lines; the last one may lack a line end."""
         count, block = 0, b'\n'
         with self.reading() as file:
             while chunk := file.read(1 << 20):
@@ -172,10 +178,14 @@ class TextFile:
         return count + (not block.endswith(b'\n'))
 
     def digest(self) -> bytes:
-        """Digest of the bytes on disk; a UserError if they cannot be read."""
+        """Return a digest of the bytes on disk.
+
+        Raises:
+          UserError: if they cannot be read.
+        """
         if os.path.exists(self.path) and not (self.path.is_file() or self.path.is_dir()):
             raise UserError(f'{self} is a pipe or a device, but must be a file.')
-        # Decompressing would cost more and tell nothing more.
+        # Decompressing would take longer and add no information.
         with self.reading(raw=True) as file:
             return hashlib.file_digest(file, 'blake2b').digest()
 
@@ -190,7 +200,7 @@ class TextFile:
 class FilesCorpus:
     """Two text files aligned by line, or two columns of one table, for each split.
 
-    Nothing of a file is parsed before `pairs` is called for its split.
+    A file is parsed only when `pairs` is called for its split.
     """
 
     def __init__(self, config: DataConfig):
@@ -238,40 +248,40 @@ class FilesCorpus:
 
 
 def _files_to_read(files: list[TextFile]) -> list[TextFile]:
-    """The file or files to read, by their names: a table alone, or two texts."""
+    """Return the files to read: one table or two texts, depending on their names."""
     source, target = files[0], files[-1]
     alone = source.path == target.path
     if source.kind in _TABLES or target.kind in _TABLES:
         if alone:
             return [source]
         raise UserError(
-            f'{target} stands beside {source}: give a table ({", ".join(_TABLES[:3])}) alone, or '
-            'two text files.'
+            f'{target} is given together with {source}: give one table '
+            f'({", ".join(_TABLES[:3])}), or two text files.'
         )
     if alone:
-        with source.reading():  # a file that is not there is the likelier mistake
+        with source.reading():  # a missing file is the more likely mistake
             pass
         raise UserError(
-            f'{source} needs another file beside it in {source.field.replace("source", "target")}, '
-            f'since its name does not end as that of a table does ({", ".join(_TABLES[:3])}).'
+            f'{source} is not a table ({", ".join(_TABLES[:3])}), so it needs a second file in '
+            f'{source.field.replace("source", "target")}.'
         )
     return files
 
 
 def _check_aligned(source: TextFile, target: TextFile) -> None:
-    """Raises a UserError unless two texts have as many lines."""
+    """Raise UserError unless both texts have the same number of lines."""
     counts = source.count_lines(), target.count_lines()
     if counts[0] != counts[1]:
         for file in (source, target):
-            next(file.lines(), None)  # what is no UTF-8 ends its lines elsewhere
+            next(file.lines(), None)  # files that are not UTF-8 may have other line ends
         raise UserError(
             f'{source} has {counts[0]} lines but {target} has {counts[1]}: '
-            'give files of which each line translates the same line of the other.'
+            'give files in which line N of one translates line N of the other.'
         )
 
 
 def _table_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
-    """Pairs from CSV (with quoting) or TSV (tabs and no quoting); the first row names columns."""
+    """Yield pairs from CSV (with quotes) or TSV (without); the first row names the columns."""
     rows = _csv_rows(file) if file.kind == '.csv' else _tsv_rows(file)
     _, header = next(rows, (0, None))
     if header is None:
@@ -281,7 +291,7 @@ def _table_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
         if len(row) != len(header):
             raise UserError(
                 f'{file}, line {number}, has {len(row)} fields but the header has {len(header)}: '
-                'mend the line.'
+                'fix the line.'
             )
         yield row[source], row[target]
 
@@ -293,8 +303,8 @@ def _tsv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
 
 
 def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(sys.maxsize)  # of all readers; by default 131,072 characters
-    # A quote that is never closed would swallow the rest of the file, were it not for `strict`.
+    csv.field_size_limit(sys.maxsize)  # global; the default is 131,072 characters
+    # Without `strict`, an unclosed quote would take the rest of the file as one cell.
     reader = csv.reader(file.lines(), strict=True)
     try:
         for row in reader:
@@ -302,12 +312,12 @@ def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, row
     except csv.Error as error:
         raise UserError(
-            f'{file}, line {reader.line_num}, is not valid CSV ({error}): mend the line.'
+            f'{file}, line {reader.line_num}, is not valid CSV ({error}): fix the line.'
         ) from None
 
 
 def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
-    """Pairs from one JSON object a line, or from the object under its key 'translation'."""
+    """Yield pairs from one JSON object per line, or from its object 'translation'."""
     named = config.source_column or config.target_column
     by_language = not named and config.source_language != config.target_language
     for number, line in enumerate(file.lines(), 1):
@@ -318,18 +328,18 @@ def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
         except (ValueError, RecursionError) as error:
             reason = str(error).split(':')[0]
             raise UserError(
-                f'{file}, line {number}, is not valid JSON ({reason}): mend the line.'
+                f'{file}, line {number}, is not valid JSON ({reason}): fix the line.'
             ) from None
         if by_language and isinstance(row, dict) and isinstance(row.get('translation'), dict):
             row = row['translation']
         if not isinstance(row, dict):
-            raise UserError(f'{file}, line {number}, is not a JSON object: mend the line.')
+            raise UserError(f'{file}, line {number}, is not a JSON object: fix the line.')
         source, target = column_names(file, row, config, f', line {number},')
         pair = (row[source], row[target])
         try:
             ''.join(pair).encode()
-        except (TypeError, UnicodeEncodeError):  # JSON may escape half a character: "\ud83d"
+        except (TypeError, UnicodeEncodeError):  # JSON can escape half a character: "\ud83d"
             raise UserError(
-                f'{file}, line {number}, holds something other than text: mend the line.'
+                f'{file}, line {number}, holds something other than text: fix the line.'
             ) from None
         yield pair
