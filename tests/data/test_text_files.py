@@ -149,7 +149,7 @@ def test_other_compressions_are_refused(tmp_path):
     for name in ('a.csv.bz2', 'a.en.bz2', 'a.fr.bz2'):
         (tmp_path / name).write_bytes(b'BZh')
     remedy = (
-        'is compressed as bz2, which is not supported: decompress it, or compress it as gz or xz'
+        'is compressed as bz2, which is not supported: decompress it, or compress it as .gz or .xz'
     )
     assert f"a.csv.bz2' {remedy}" in message(files_config(tmp_path / 'a.csv.bz2'))
     texts = files_config(tmp_path / 'a.en.bz2', tmp_path / 'a.fr.bz2')

@@ -107,7 +107,7 @@ class TextFile:
         if compression in _OTHER_COMPRESSIONS and os.path.isfile(self.path):
             raise UserError(
                 f'{self} is compressed as {compression[1:]}, which is not supported: '
-                f'decompress it, or compress it as {" or ".join(kind[1:] for kind in _OPENERS)} instead.'
+                f'decompress it, or compress it as {" or ".join(_OPENERS)} instead.'
             )
         try:
             self._check_kind()
