@@ -2,7 +2,7 @@
 
     python -m transformer_jax.main --config=configs/base_en_fr.py
 
-The paper reports 38.1 BLEU on newstest2014 for it, with a vocabulary of 32,000 word pieces.
+The paper reports 38.1 BLEU on newstest2014, with 32,000 word pieces.
 """
 
 import runpy

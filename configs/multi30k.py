@@ -37,7 +37,7 @@ def get_config(folder):
     config.model.d_ff = 512
     config.model.num_heads = 4
     config.model.dropout_rate = 0.3
-    # With 1, the default, a model this small hardly learns to align at first.
+    # With the default, 1, a model this small hardly learns to align at first.
     config.model.attention_gain = 0.7071
 
     config.data.corpus = 'files'
@@ -51,7 +51,7 @@ def get_config(folder):
     config.data.vocab_size = 8000
     config.data.max_length = 100
     config.data.num_buckets = 12
-    # Small batches take more steps in the same time, which on so few pairs is what counts.
+    # Small batches give more steps in the same time, which matters most for so few pairs.
     config.data.tokens_per_batch = 2048
 
     config.optimizer.weight_decay = 0.2

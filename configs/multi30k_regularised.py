@@ -1,10 +1,10 @@
-"""R-Drop, begun from what configs/multi30k.py has learned after 4,000 steps.
+"""R-Drop, initialised from configs/multi30k.py after 4,000 steps.
 
     python -m transformer_jax.main --config=configs/multi30k.py:FOLDER \\
         --config.train.steps=4000 --workdir=runs/multi30k_4000
     python -m transformer_jax.main --config=configs/multi30k_regularised.py:FOLDER
 
-FOLDER as there. The recipe of multi30k_tok_regularised.py. Not trained yet.
+FOLDER as for multi30k.py. The recipe of multi30k_tok_regularised.py. Not trained yet.
 """
 
 import runpy

@@ -38,7 +38,7 @@ def get_config(folder):
     config.model.d_ff = 256
     config.model.num_heads = 4
     config.model.dropout_rate = 0.3
-    # With 1, the default, it hardly learns to align at this learning rate.
+    # With the default, 1, it hardly learns to align at this learning rate.
     config.model.attention_gain = 0.7071
 
     config.data.corpus = 'files'
@@ -49,7 +49,7 @@ def get_config(folder):
     config.data.dev_target = f'{data}/val.de'
     config.data.test_source = f'{data}/test_2016_flickr.en'
     config.data.test_target = f'{data}/test_2016_flickr.de'
-    config.data.normalization = 'identity'  # it has been done
+    config.data.normalization = 'identity'  # the files are normalised already
     config.data.vocab_size = 10_000
     config.data.max_length = 100
     config.data.num_buckets = 12

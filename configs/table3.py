@@ -3,8 +3,8 @@
     python -m transformer_jax.main --config=configs/table3.py:A-heads-16
     python -m transformer_jax.paper
 
-The second command names the rows, with the paper's results and our parameter counts. They differ
-from configs/base.py in what the row says alone. None has been trained here yet.
+The second command lists the rows, with the paper's results and our parameter counts. Each differs
+from configs/base.py only in the row's own settings. None has been trained here yet.
 """
 
 import runpy

@@ -2,14 +2,14 @@
 
     python -m transformer_jax.main --config=configs/tatoeba.py:FOLDER
 
-FOLDER holds tatoeba_en-fr/ with train, dev and test in .en and .fr, a sentence a line: train and
-dev from manythings.org/anki (Tatoeba, CC-BY 2.0), 151,229 and 1,500 pairs, the 4,000 of test from
-Tatoeba-Challenge v2021-08-07. No training pair shares a side with test, nor its English with dev.
-How they were parted is not published: the scores are of this set, not to be compared with others.
+FOLDER holds tatoeba_en-fr/ with train, dev and test in .en and .fr, one sentence per line. Train
+(151,229 pairs) and dev (1,500) are from manythings.org/anki (Tatoeba, CC-BY 2.0), test (4,000) is
+from Tatoeba-Challenge v2021-08-07. No training pair shares a side with test, or its English side
+with dev. How train and dev were split is not published, so the scores cannot be compared with
+others.
 
-7,819,264 parameters. With --config.model.dtype=bfloat16, all 20,000 steps in 91 minutes on 2 cores
-of an AMD EPYC of the fifth generation (2026-11-24, JAX 0.10.2): test BLEU 38.76 ± 1.17, chrF 57.66
-± 0.96, dev BLEU 50.79 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
+7,819,264 parameters. With --config.model.dtype=bfloat16: test BLEU 38.76 ± 1.17, chrF 57.66 ± 0.96,
+dev BLEU 50.79 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
 """
 
 from transformer_jax.config import Config
@@ -31,7 +31,7 @@ def get_config(folder):
         config.data[f'{split}_target'] = f'{data}/{split}.fr'
     config.data.vocab_size = 10_000
     config.data.max_length = 100
-    # Most sentences are short: fewer shapes suffice.
+    # Most sentences are short, so few shapes suffice.
     config.data.num_buckets = 12
     config.data.tokens_per_batch = 2048
 

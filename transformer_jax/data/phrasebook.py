@@ -38,8 +38,8 @@ from transformer_jax.storage.cache import content_digest
 
 T = TypeVar('T')
 
-# Raise it with every change of the sentences, so that caches and runs of other sentences are not
-# used with the new ones.
+# Raise it whenever the generated sentences change, so that neither a cache nor a resumed run mixes
+# old and new ones.
 EDITION = 1
 HELD_OUT = (
     (
@@ -66,7 +66,7 @@ class _Speaker:
 
     def __init__(self, rng: random.Random):
         self.random = rng.random
-        self.said: set[str] = set()
+        self.used: set[str] = set()
 
     def pick(self, choices: Sequence[T]) -> T:
         # Only rng.random is guaranteed to give the same numbers in every version of Python.
@@ -74,8 +74,8 @@ class _Speaker:
 
     def phrase(self, groups: str, determiners: str, plain: bool = False, **more: bool) -> Phrase:
         """Return a noun of the groups with a determiner and, unless plain, adjectives."""
-        name = self.pick([name for name in _members(groups) if name not in self.said])
-        self.said.add(name)
+        name = self.pick([name for name in _members(groups) if name not in self.used])
+        self.used.add(name)
         kind = NOUNS[name].kind
         plural = kind not in SINGULAR and self.random() < 0.3
         determiner = 'own' if kind == 'kin' else self.pick(determiners.split())
