@@ -13,11 +13,11 @@ def get_config():
     config = Config().to_config_dict()  # starts from the paper's base model
 
     # --- Your sentences -------------------------------------------------------------------------
-    # Two text files in UTF-8, one sentence per line. Line 17 of one file translates line 17 of the
-    # other. They may be compressed (.gz, .xz). A single table (.tsv, .csv or .jsonl) works too: name
-    # it as train_source and leave train_target empty. Its columns must be named like the languages,
-    # 'en' and 'fr'; set source_column and target_column for other names. In .tsv and .csv files, the
-    # first row must name the columns.
+    # Two text files in UTF-8, one sentence per line. Line 17 of one file translates line 17 of
+    # the other. They may be compressed (.gz, .xz). A single table (.tsv, .csv or .jsonl) works
+    # too: name it as train_source and leave train_target empty. Its columns must be named like
+    # the languages, 'en' and 'fr'; set source_column and target_column for other names. In .tsv
+    # and .csv files, the first row must name the columns.
     # Both languages may be the same, to correct or simplify sentences.
     config.data.corpus = 'files'
     config.data.source_language = 'en'
