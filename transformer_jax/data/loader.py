@@ -111,7 +111,7 @@ def _stored_batches(store: TokenStore):
 
         tf = import_tensorflow()
     except ImportError:
-        _logger.warning('tensorflow is not installed: a plain thread makes the batches.')
+        _logger.warning('tensorflow is not installed: a plain thread feeds the batches.')
         return lambda batches: thread_batches(store, batches)
     sides = {
         name: (tf.constant(sentences.tokens), tf.constant(sentences.offsets))
