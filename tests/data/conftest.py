@@ -1,4 +1,4 @@
-"""What several tests of data share."""
+"""Fixtures that several tests of data share."""
 
 import socket
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Makes every attempt to open a connection fail."""
+    """Make every attempt to open a connection fail."""
 
     def refuse(*args, **kwargs):
         raise AssertionError('a connection was attempted')

@@ -1,4 +1,4 @@
-"""Batches are those of the plan, whoever makes them, and the same after a resume."""
+"""Both loaders give the batches of the plan, and the same batches after a resume."""
 
 import itertools
 import threading

@@ -239,8 +239,8 @@ def test_a_column_is_never_paired_with_itself(tmp_path, name, text, line, change
 def test_a_json_translation_object_is_not_used_for_one_language(tmp_path):
     text = '{"translation": {"en": "one"}, "wrong": "a dogs", "right": "a dog"}'
     (tmp_path / 'a.jsonl').write_text(text)
-    said = message(files_config(tmp_path / 'a.jsonl', target_language='en'))
-    assert "which has 'translation', 'wrong', 'right': name one for each in" in said
+    text_shown = message(files_config(tmp_path / 'a.jsonl', target_language='en'))
+    assert "which has 'translation', 'wrong', 'right': name one for each in" in text_shown
 
 
 def test_columns_are_part_of_the_fingerprint(tmp_path):

@@ -151,7 +151,7 @@ def write_store(
 
 
 def _remove(directory: Path) -> None:
-    """Remove a folder: rename it first, so that nobody sees half of it."""
+    """Remove a folder: rename it first, so that no process sees half of it."""
     aside = partial_path(directory)
     with contextlib.suppress(FileNotFoundError):  # another process was faster
         os.rename(directory, aside)
