@@ -1,7 +1,9 @@
-"""Every command and snippet of the README runs, on sizes that take seconds."""
+"""The commands and snippets of the READMEs run, on sizes that take seconds; links lead to files."""
 
+import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,38 +14,86 @@ import pytest
 from transformer_jax.data import phrasebook
 
 REPOSITORY = Path(__file__).parent.parent
-README = (REPOSITORY / 'README.md').read_text(encoding='utf-8')
+PATHS = [
+    'README.md',
+    'launch/README.md',
+    'configs/README.md',
+    'transformer_jax/README.md',
+    'tests/peers/README.md',
+]
+READMES = {path: (REPOSITORY / path).read_text(encoding='utf-8') for path in PATHS}
 TINY = (
     '--config.model.num_layers=1 --config.model.d_model=16 --config.model.d_ff=16 '
-    '--config.data.num_buckets=1 --config.data.dev_size=4 --config.data.test_size=4 '
-    '--config.data.vocab_size=400 --config.data.tokens_per_batch=1024 '
-    '--config.train.steps=2 --config.train.checkpoint_every=1 --config.train.eval_every=2'
+    '--config.model.num_heads=2 --config.data.num_buckets=1 --config.data.dev_size=4 '
+    '--config.data.test_size=4 --config.data.max_length=64 --config.data.vocab_size=400 '
+    '--config.data.tokens_per_batch=1024 --config.train.steps=2 '
+    '--config.train.checkpoint_every=1 --config.train.eval_every=2'
 )
-# What makes a command of the README short; the command itself stays as it is.
+PHRASEBOOK = (
+    '--config.data.corpus=phrasebook --config.data.target_language=fr --config.data.train_size=500'
+)
+# Flags that make a command short. The first entry that a command begins with counts.
 SHORTER = {
     'bash launch/demo.sh': f'{TINY} --config.data.train_size=500',
+    'bash launch/local.sh': f'{TINY} {PHRASEBOOK}',
     'bash launch/local_processes.sh': f'{TINY} --config.data.train_size=500',
     'bash launch/test.sh': '--version',
+    'python -m transformer_jax.main --config=configs/base.py': f'{TINY} {PHRASEBOOK}',
     'python -m transformer_jax.main': TINY,
+    'python -m transformer_jax.benchmark --config=configs/base.py': f'{TINY} {PHRASEBOOK}',
     'python -m transformer_jax.benchmark': f'{TINY} --synthetic=200 --parts=input,compile',
+}
+# Commands that need what a test does not have. Other tests try what can be tried of them.
+NOT_RUN = {
+    'python3 -m venv .venv': 'pip, which follows, needs the network',
+    'source .venv/bin/activate': 'pip, which follows, needs the network',
+    'pip install': 'needs the network',
+    'bash .ci/run': 'needs the network',
+    'EXTRAS=cuda bash launch/benchmark.sh': 'needs a GPU; see tests/launch/test_launch.py',
+    'python tests/accelerator_programs.py': 'needs JAX for GPUs; see test_accelerator_programs.py',
+    'python tests/peers/speed.py': 'needs the extra peers, gigabytes from the network',
+    'python tests/kill_runs.py': 'takes hours; see tests/test_kills.py',
+    'python tests/fuzz.py': 'takes hours; see tests/test_fuzz.py',
+    'sbatch': 'needs Slurm; see tests/launch/test_launch.py',
+    'kubectl': 'needs a cluster; see tests/launch/test_launch.py',
+    'bash launch/tpu_pod.sh': 'needs TPUs; see tests/launch/test_launch.py',
+    'docker': 'needs Docker and the network',
 }
 
 
 def blocks(language):
-    return re.findall(rf'^```{language}\n(.*?)^```', README, flags=re.MULTILINE | re.DOTALL)
+    """The blocks of a language in all READMEs, in order."""
+    pattern = rf'^```{language}\n(.*?)^```'
+    return [
+        block
+        for text in READMES.values()
+        for block in re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
+    ]
 
 
-COMMANDS = [line for block in blocks('bash') for line in block.splitlines()]
+def entry(table, command):
+    """The value of the first key that the command begins with, or None."""
+    return next((value for start, value in table.items() if command.startswith(start)), None)
 
 
-@pytest.fixture(scope='module')
-def checkout(tmp_path_factory):
+COMMANDS = list(
+    dict.fromkeys(
+        line for block in blocks('bash') for line in block.replace('\\\n', ' ').splitlines()
+    )
+)
+MODULE = re.compile(
+    r'(?:echo (?P<stdin>".*") \| )?(?P<settings>[A-Z_]+=\S+ )?python -m transformer_jax\.'
+)
+IN_PROCESS = [c for c in COMMANDS if MODULE.match(c) or c.startswith(('cp ', 'mkdir '))]
+STARTED = [c for c in COMMANDS if c not in IN_PROCESS and entry(NOT_RUN, c) is None]
+
+
+def make_checkout(folder):
     """What the commands need of a checkout, with this Python as its virtual environment."""
-    folder = tmp_path_factory.mktemp('checkout')
-    for name in ('launch', 'configs'):
-        shutil.copytree(REPOSITORY / name, folder / name)
+    for name in ('launch', 'configs', 'tests'):
+        ignored = shutil.ignore_patterns('__pycache__')
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
     shutil.copy(REPOSITORY / 'pyproject.toml', folder)
-    (folder / 'tests').mkdir()
     binaries = folder / 'venv' / 'bin'
     binaries.mkdir(parents=True)
     (binaries / 'python').write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -51,54 +101,115 @@ def checkout(tmp_path_factory):
     installed = subprocess.check_output(['cksum', 'pyproject.toml'], cwd=folder)
     for extras in ('', 'test,huggingface'):
         (folder / 'venv' / f'installed-{extras}').write_bytes(installed)
-    pairs = phrasebook.generate(seed=1, train=300, dev=0, test=0)['train']
-    (folder / 'my_corpus').mkdir()
-    for name, side in (('my_corpus/train.en', 0), ('my_corpus/train.fr', 1)):
-        (folder / name).write_text(''.join(p[side] + '\n' for p in pairs), encoding='utf-8')
-    for name, side in (('in.txt', 0), ('reference.txt', 1)):
-        (folder / name).write_text(''.join(p[side] + '\n' for p in pairs[:5]), encoding='utf-8')
     return folder
 
 
-def run(checkout, command):
-    return subprocess.run(
-        ['bash', '-c', command],
+def write_pairs(stem, pairs, languages=('en', 'fr')):
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    for side, language in enumerate(languages):
+        text = ''.join(pair[side] + '\n' for pair in pairs)
+        stem.with_name(f'{stem.name}.{language}').write_text(text, encoding='utf-8')
+
+
+@pytest.fixture(scope='module')
+def checkout(tmp_path_factory, workdir):
+    """A checkout with the trained run runs/demo and all the text files that the READMEs name."""
+    folder = make_checkout(tmp_path_factory.mktemp('checkout'))
+    shutil.copytree(workdir, folder / 'runs' / 'demo')
+    pairs = phrasebook.generate(seed=1, train=300, dev=0, test=0)['train']
+    write_pairs(folder / 'my_corpus' / 'train', pairs)
+    for corpus in ('multi30k', 'multi30k_tok'):
+        for split, part in (('train', pairs), ('val', pairs[:4]), ('test_2016_flickr', pairs[4:8])):
+            write_pairs(folder / 'FOLDER' / corpus / split, part, ('en', 'de'))
+    write_pairs(folder / 'in', pairs[:5], ('txt', 'reference'))
+    (folder / 'in.reference').rename(folder / 'reference.txt')
+    return folder
+
+
+@pytest.mark.parametrize('command', IN_PROCESS)
+@pytest.mark.usefixtures('programs_kept')
+def test_command_succeeds(checkout, run_command, monkeypatch, command):
+    monkeypatch.chdir(checkout)
+    if not MODULE.match(command):
+        subprocess.run(shlex.split(command), check=True)
+        return
+    stdin = MODULE.match(command)['stdin'] or ''
+    name, *arguments = shlex.split(command[command.index('transformer_jax.') :])
+    arguments += shlex.split(entry(SHORTER, command[command.index('python') :]) or '')
+    if name == 'transformer_jax.benchmark':
+        name += '.__main__'
+    stdin = ''.join(f'{line}\n' for line in shlex.split(stdin))
+    code, out, err = run_command(importlib.import_module(name), *arguments, stdin=stdin.encode())
+    assert code == 0, err
+    if '.translate ' in command and '--output' not in command:
+        assert len(out.splitlines()) == (15 if '--n_best=3' in command else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('command', STARTED)
+def test_script_succeeds(tmp_path, command):
+    checkout = make_checkout(tmp_path)
+    settings = {
+        'PATH': f'{checkout / "venv" / "bin"}:{os.environ["PATH"]}',
+        'PYTHONPATH': str(REPOSITORY),
+        'PYTHON': sys.executable,
+        'VENV': 'venv',
+        'XLA_FLAGS': '--xla_backend_optimization_level=0',
+    }
+    done = subprocess.run(
+        ['bash', '-c', f'{command} {entry(SHORTER, command) or ""}'],
         cwd=checkout,
-        env=os.environ
-        | {
-            'PATH': f'{checkout / "venv" / "bin"}:{os.environ["PATH"]}',
-            'PYTHONPATH': str(REPOSITORY),
-            'PYTHON': sys.executable,
-            'VENV': 'venv',
-            'XLA_FLAGS': '--xla_backend_optimization_level=0',
-        },
+        env=os.environ | settings,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize('command', COMMANDS)
-def test_command(checkout, command):
-    shorter = next((end for start, end in SHORTER.items() if command.startswith(start)), '')
-    done = run(checkout, f'{command} {shorter}')
-    assert done.returncode == 0, done.stderr
-    if 'translate' in command and '--output' not in command:
-        assert len(done.stdout.splitlines()) == {True: 15, False: 1}['n_best' in command]
+@pytest.mark.parametrize('command', [c for c in COMMANDS if entry(NOT_RUN, c) is not None])
+def test_command_that_is_not_run(command):
+    pytest.skip(entry(NOT_RUN, command))
 
 
 @pytest.mark.parametrize('snippet', blocks('python'), ids=lambda text: text.split('\n')[0])
-def test_snippet(checkout, snippet, monkeypatch, capsys):
+def test_snippet_runs(checkout, snippet, monkeypatch, capsys):
     monkeypatch.chdir(checkout)
     exec(compile(snippet, 'README.md', 'exec'), {})
 
 
 def test_there_are_commands_and_snippets():
-    assert len(COMMANDS) >= 9
+    assert len(IN_PROCESS) >= 12
+    assert len(STARTED) >= 5
     assert len(blocks('python')) == 2
 
 
-def test_the_configs_table_names_all_configs():
-    named = set(re.findall(r'^\| `(\w+\.py)', README, flags=re.MULTILINE))
+@pytest.mark.parametrize('path', PATHS)
+def test_every_link_leads_to_a_file_and_its_heading(path):
+    for target in re.findall(r'\]\((?!https?:)([^)\s]+)\)', READMES[path]):
+        name, _, heading = target.partition('#')
+        file = (REPOSITORY / path).parent / name if name else REPOSITORY / path
+        assert file.exists(), target
+        if heading:
+            titles = re.findall(r'^#+ (.*)$', file.read_text(encoding='utf-8'), flags=re.MULTILINE)
+            assert heading in {re.sub(r'[^\w\- ]', '', t.lower()).replace(' ', '-') for t in titles}
+
+
+@pytest.mark.parametrize('path', PATHS)
+def test_every_config_and_script_that_is_named_exists(path):
+    made = set(re.findall(r'^cp \S+ (\S+)$', READMES[path], flags=re.MULTILINE))
+    names = re.findall(r'(?:configs|launch|tests)/[\w/]+\.(?:py|sh|sbatch|yaml)\b', READMES[path])
+    assert [name for name in names if name not in made and not (REPOSITORY / name).exists()] == []
+
+
+def test_every_promise_has_a_number_and_tests():
+    text = READMES['transformer_jax/README.md']
+    rows = re.findall(r'^\| (\d+) \| \*\*.*?\| (.*) \|$', text, flags=re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 12))
+    assert all(re.search(r'\]\(\.\./tests/.*\.py\)', tests) for _, tests in rows)
+
+
+def test_the_table_of_configs_names_all_configs():
+    named = set(re.findall(r'^\| `(\w+\.py)', READMES['configs/README.md'], flags=re.MULTILINE))
     assert named == {path.name for path in (REPOSITORY / 'configs').glob('*.py')}
