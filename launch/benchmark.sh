@@ -3,10 +3,9 @@
 # training of the demo takes to its first step.
 #   bash launch/benchmark.sh [FOLDER [ARGUMENTS]]     e.g. figures --config.mesh.fsdp=2
 #   The figures go to standard output and, as JSON, into FOLDER (default: figures).
-#   EXTRAS=cuda or EXTRAS=tpu installs JAX for that device; with cuda, training is measured once more
-#   with kernels that XLA may choose by trying them, with Triton's among these for all products, with
-#   cuDNN's attention, and with it and products that are not put together: each may or may not be
-#   faster
+#   EXTRAS=cuda or EXTRAS=tpu installs JAX for that device. With cuda, training is measured again with
+#   four settings that may be faster: kernels that XLA chooses by trying them; also Triton's kernels
+#   for all products; cuDNN's attention; and that with products that XLA does not merge.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 . "$(dirname "$0")/environment.sh"
@@ -20,7 +19,7 @@ measure() { # NAME of the figures, CONFIG, ARGUMENTS
     local name="$1" config="$2"
     shift 2
     say "measuring configs/$config.py: $name"
-    # Random sentences of the lengths of news: no corpus is needed.
+    # Random sentences with the lengths of news, so that no corpus is needed.
     "$VENV_PYTHON" -m transformer_jax.benchmark --config="configs/$config.py" --synthetic=200000 \
         --json="$folder/$name.json" "$@"
 }

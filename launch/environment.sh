@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: makes sure of a virtual environment with the package in it.
+# Sourced by the other scripts: makes a virtual environment with the package, unless there is one.
 #
 #   PYTHON       the Python to make it with (default: python3, or another version if python3 is too
 #                old or too new)
 #   VENV         its folder (default: .venv-VERSION in the checkout, one for each Python version)
-#   READY_PYTHON an interpreter that has the package already: nothing is made or installed then
-#   environment EXTRAS    installs the package with these extras, e.g. "test"; again only if
-#                         pyproject.toml has changed since; sets VENV_PYTHON, the interpreter to use
+#   READY_PYTHON an interpreter that has the package already; then nothing is made or installed
+#   environment EXTRAS    installs the package with these extras, e.g. "test", if it is not installed
+#                         or pyproject.toml has changed; sets VENV_PYTHON, the interpreter to use
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -17,7 +17,7 @@ python_version() {
     "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
 }
 
-# Sets FOUND_PYTHON and FOUND_VERSION: to PYTHON where that is set, else to the first that will do.
+# Sets FOUND_PYTHON and FOUND_VERSION to PYTHON if that is set, otherwise to the first suitable one.
 find_python() {
     local versions candidates
     if [ -n "${PYTHON:-}" ]; then
@@ -32,8 +32,8 @@ find_python() {
         echo "error: PYTHON=$PYTHON is Python $FOUND_VERSION: name a Python 3.11 to 3.14, e.g. PYTHON=python3.13." >&2
         exit 2
     fi
-    # All on the PATH, not the first of a name: the commands of pyenv come before those of the system,
-    # and exit with an error where their version is not selected.
+    # Try all commands of a name on the PATH: those of pyenv come before those of the system, and fail
+    # if their version is not selected.
     mapfile -t candidates < <(type -ap python3 python3.13 python3.12 python3.11 python3.14)
     # Python 3.14 comes last, because TensorFlow has no build for it yet.
     for versions in '3.11 3.12 3.13' '3.14'; do
@@ -65,13 +65,13 @@ environment() {
         say "using the virtual environment $VENV"
         return
     fi
-    # Not bin/python: where ensurepip is missing, as on a fresh Debian, venv leaves a folder that has
-    # a Python but no pip.
+    # Check for pip, not for python: without ensurepip, as on a fresh Debian, venv leaves a folder that
+    # has a Python but no pip.
     if [ ! -x "$VENV/bin/pip" ]; then
         say "making a virtual environment with Python $FOUND_VERSION in $VENV"
         "$FOUND_PYTHON" -m venv "$VENV"
     fi
-    say "installing transformer_jax${extras:+[$extras]} (about 2 GB, some minutes at the first time)"
+    say "installing transformer_jax${extras:+[$extras]} (about 2 GB, takes minutes the first time)"
     if [ "$FOUND_VERSION" = 3.14 ]; then
         say "without TensorFlow, which has no build for Python 3.14 yet: TFDS corpora and TensorBoard files need Python 3.11 to 3.13"
     fi

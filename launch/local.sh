@@ -10,5 +10,5 @@ config="${1:?name a config: bash launch/local.sh configs/base.py}"
 shift
 environment "${EXTRAS:-}"
 say "training $config"
-# exec: signals reach the training itself, and its exit code is this script's.
+# exec, so that signals reach the training and its exit code is that of this script.
 exec "$VENV_PYTHON" -m transformer_jax.main --config="$config" "$@"

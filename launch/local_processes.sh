@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Trains with several processes on this machine, to try what many hosts do.
+# Trains with several processes on this machine, to try what happens on many hosts.
 #   bash launch/local_processes.sh N CONFIG [ARGUMENTS]
 #   DEVICES      CPU devices of each process (default: 4)
-# SIGTERM and Ctrl-C go to all processes. When one fails, the others are ended, too.
+# SIGTERM and Ctrl-C go to all processes. If one process fails, the script ends the others.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 . "$(dirname "$0")/environment.sh"
@@ -48,20 +48,20 @@ while :; do
                     failed=$index
                     deadline=$((SECONDS + 10))
                     echo "error: process $index of $count ended with code $one: ending the others;" \
-                        "the same command goes on from the last checkpoint." >&2
+                        "the same command resumes from the last checkpoint." >&2
                 fi
             fi
         fi
     done
-    # Not once none is running: one that has just ended would not have been asked for its code.
+    # Leave only after the exit code of every process was read.
     ((${#ended[@]} < count)) || break
     if [ -n "$failed" ] && ((SECONDS >= deadline)); then
-        # One that waits for a lost process in a collective hears no SIGTERM.
+        # A process that waits in a collective for a lost process does not answer SIGTERM.
         for index in "${!pids[@]}"; do
             [ -n "${ended[$index]:-}" ] || kill -KILL "${pids[$index]}" 2>/dev/null || true
         done
     fi
     sleep 0.2 &
-    wait $! || true # a signal ends the wait, not the sleep of a loop without it
+    wait $! || true # a signal interrupts wait, but not sleep
 done
 exit "$code"

@@ -3,7 +3,7 @@
 #   bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR [ARGUMENTS]
 #   CHECKOUT     folder of the checkout on the workers (default: transformer_jax)
 #   PYTHON, VENV, READY_PYTHON   as in environment.sh, on the workers
-# The checkout has to be on each worker; DIR and the data on a file system that all of them mount.
+# Each worker needs the checkout. DIR and the data must be on a file system that all workers mount.
 set -euo pipefail
 
 name="${1:?name the TPU: bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR}"
@@ -11,7 +11,7 @@ zone="${2:?name its zone: bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR}
 config="${3:?name a config: bash launch/tpu_pod.sh NAME ZONE CONFIG --workdir=DIR}"
 shift 3
 
-# Quoted once here, for the shell of the workers.
+# Quote for the shell of the workers.
 printf -v line ' %q' "$config" "$@"
 settings=
 for variable in PYTHON VENV READY_PYTHON; do
