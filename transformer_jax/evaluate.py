@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     searched = {
         name: getattr(flags, name) for name in ('beam_size', 'length_penalty', 'max_extra_length')
     }
-    decode = translator.decode_config(**searched)
+    decode = translator.check_options(**searched)
     measure = LossEvaluator(
         translator.search.model,
         translator.vocabulary,
