@@ -153,7 +153,7 @@ def _work(connection: Connection, folder: Path, seed: int) -> None:
     log = (folder / f'{os.getpid()}.log').open('w')
     os.dup2(log.fileno(), 2)  # what libraries print
     faulthandler.enable(log)
-    from transformer_jax.benchmark import __main__ as benchmark
+    from transformer_jax.benchmark import report as benchmark
     from transformer_jax.data import tfds
     from transformer_jax.runtime import program_cache
 
