@@ -3,7 +3,7 @@
 from kill_runs import Killer
 
 
-def test_signals_at_random_moments_lose_nothing_and_change_no_byte(tmp_path):
+def test_signals_at_random_moments_lose_and_change_nothing(tmp_path):
     killer = Killer(tmp_path, seed=0)
     killer.trainings(signals=4, steps=12)
     killer.translations(signals=2)

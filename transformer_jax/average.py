@@ -16,7 +16,7 @@ from transformer_jax.storage.workdir import Workdir
 def main(arguments: Sequence[str]) -> None:
     """Writes a folder that translates with the mean of some checkpoints."""
     parser = command_line.Parser(
-        prog='python -m transformer_jax.average',
+        command='average',
         description='Writes a new folder that translates and scores with the mean of checkpoints:\n'
         'the latest, the best by dev BLEU, or those named; by default as decode.average of the\n'
         'config says.',

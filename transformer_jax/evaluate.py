@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str]) -> None:
     """Translates a test set and prints its scores."""
     parser = command_line.Parser(
-        prog='python -m transformer_jax.evaluate',
+        command='evaluate',
         description='Translates and scores: BLEU and chrF with their sacreBLEU signatures and\n'
         'confidence intervals, loss and perplexity. Nothing is left out, however long.',
     )

@@ -13,7 +13,7 @@ from transformer_jax.runtime.signals import answer_signals
 def main(arguments: Sequence[str]) -> None:
     """Trains, evaluates and scores; prints the results."""
     parser = command_line.Parser(
-        prog='python -m transformer_jax.main',
+        command='train',
         description='Trains a translator, or resumes its training: run the same command again.\n'
         'At the end it averages checkpoints, translates the test set and scores it.',
     )

@@ -96,7 +96,7 @@ Measured: by this repository; '-' is not yet."""
 
 def main(arguments: Sequence[str]) -> None:
     """Prints the table."""
-    parser = command_line.Parser(prog='python -m transformer_jax.paper', description=__doc__)
+    parser = command_line.Parser(command='paper', description=__doc__)
     parser.parse_args(arguments)
     from transformer_jax.sharding import data_mesh  # jax: seconds to import
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _parser() -> command_line.Parser:
     parser = command_line.Parser(
-        prog='python -m transformer_jax.translate',
+        command='translate',
         description='Translates each line of the input to one line of the output, in order. An\n'
         'empty line stays empty. It answers the lines that have come as soon as no more are\n'
         'waiting. With --output, a stopped command can be run again and resumes where it stopped.',

@@ -49,16 +49,16 @@ from transformer_jax.errors import UserError
         ),
     ],
 )
-def test_values_that_do_not_fit(values, message):
+def test_bad_values_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         DataConfig(**values)
 
 
-def test_both_sides_may_be_of_one_language():
+def test_both_sides_may_have_the_same_language():
     assert DataConfig(source_language='de', target_language='de').source_language == 'de'
 
 
-def test_values_just_within_their_bounds():
+def test_values_at_their_limits_are_accepted():
     DataConfig(tokens_per_batch=800, max_length=100)
     DataConfig(max_length=2, character_coverage=0.98)
     DataConfig(corpus='files', train_source='a', dev_source='b', dev_target='c')

@@ -19,10 +19,10 @@ from transformer_jax.errors import UserError
         ({'fsdp': -1}, "mesh={'data': -1, 'fsdp': -1, 'tensor': 1} has more than one -1"),
     ],
 )
-def test_values_that_do_not_fit(values, message):
+def test_bad_values_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         MeshConfig(**values)
 
 
-def test_any_one_axis_takes_the_devices_left():
+def test_one_axis_may_take_the_remaining_devices():
     assert MeshConfig(data=2, fsdp=-1).fsdp == -1

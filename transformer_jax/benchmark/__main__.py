@@ -28,7 +28,7 @@ _PARTS = ('start', 'input', 'compile', 'train', 'decode')
 def main(arguments: Sequence[str]) -> None:
     """Measures a config and prints the figures."""
     parser = command_line.Parser(
-        prog='python -m transformer_jax.benchmark',
+        command='benchmark',
         description=__doc__,
     )
     command_line.add_config_flag(parser)
