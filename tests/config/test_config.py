@@ -1,4 +1,4 @@
-"""All sections together: what they ask of each other, to and from mappings, one run or another."""
+"""The whole config: checks across sections, conversion to mappings, and differences."""
 
 import re
 
@@ -40,10 +40,10 @@ def test_default_training_is_the_training_of_the_paper():
         ),
         ('model.heads', 'did you mean model.num_heads?'),
         ('data.vocabsize', 'did you mean data.vocab_size?'),
-        ('modle.d_ff', 'did you mean model.d_ff?'),  # right name, no such section
-        ('train.warmup_steps', 'did you mean optimizer.warmup_steps?'),  # right name elsewhere
+        ('modle.d_ff', 'did you mean model.d_ff?'),  # correct field, unknown section
+        ('train.warmup_steps', 'did you mean optimizer.warmup_steps?'),  # field of another section
         ('model.label_smoothing', 'did you mean optimizer.label_smoothing?'),
-        ('beam_size', 'did you mean decode.beam_size?'),  # the section left out
+        ('beam_size', 'did you mean decode.beam_size?'),  # field without its section
         ('modle', 'did you mean model?'),
         ('qqq', 'qqq is not a field of the config; the sections are model, data, optimizer'),
     ],
@@ -79,7 +79,7 @@ def test_from_mapping_refuses_bad_fields(mapping, message):
     [
         (
             {'train': TrainConfig(log_every=100_000)},
-            'train.log_every=100000 times data.tokens_per_batch=25000 is more than can be counted',
+            'train.log_every=100000 times data.tokens_per_batch=25000 must be less than 2^31',
         ),
         (
             {'decode': DecodeConfig(average_checkpoints=6)},
@@ -111,14 +111,14 @@ def test_max_length_may_equal_max_positions():
 
 def test_learned_positions_must_leave_space_for_the_source():
     model = ModelConfig(positions='learned', max_positions=300)
-    with pytest.raises(UserError, match=r'decode\.max_extra_length=299 leaves no place'):
+    with pytest.raises(UserError, match=r'decode\.max_extra_length=299 leaves no learned position'):
         Config(model=model, decode=DecodeConfig(max_extra_length=299))
     Config(model=model, decode=DecodeConfig(max_extra_length=298))
 
 
 def test_vocabulary_and_init_from_exclude_each_other():
     with pytest.raises(
-        UserError, match=r"data.vocabulary='v.model' cannot go with train.init_from"
+        UserError, match=r"data.vocabulary='v.model' does not go with train.init_from"
     ):
         Config(data=DataConfig(vocabulary='v.model'), train=TrainConfig(init_from='runs/a'))
 
@@ -153,7 +153,7 @@ def test_a_config_survives_a_round_trip_through_a_config_dict():
     config_dict.model.num_layers = 2
     assert Config.from_mapping(config_dict).model.num_layers == 2
     with pytest.raises(AttributeError):
-        config_dict.model.num_layer  # noqa: B018  config files hear of a slip at once
+        config_dict.model.num_layer  # noqa: B018  a misspelt field fails at once
 
 
 def test_changing_a_config_dict_does_not_change_its_config():
@@ -163,7 +163,7 @@ def test_changing_a_config_dict_does_not_change_its_config():
     assert config.model.d_model == 512
 
 
-# Is it the same run?
+# Differences between configs.
 
 
 def test_a_config_has_no_differences_from_itself():

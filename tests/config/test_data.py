@@ -1,4 +1,4 @@
-"""The section data: what it refuses."""
+"""The section data: values that it refuses and accepts."""
 
 import re
 
@@ -25,27 +25,27 @@ from transformer_jax.errors import UserError
         ),
         (
             {'corpus': 'files'},
-            "data.train_source='' must name a file, since data.corpus is 'files'.",
+            "data.train_source='' must name a file, because data.corpus is 'files'.",
         ),
         (
             {'corpus': 'files', 'train_source': 'a', 'dev_target': 'b'},
-            "data.dev_target='b' needs data.dev_source beside it.",
+            "data.dev_target='b' requires data.dev_source: set it too.",
         ),
         (
             {'corpus': 'files', 'train_source': 'a', 'test_target': 'b'},
-            "data.test_target='b' needs data.test_source beside it.",
+            "data.test_target='b' requires data.test_source: set it too.",
         ),
         (
             {'corpus': 'tfds', 'dataset': ''},
-            "data.dataset='' must name a dataset, since data.corpus is 'tfds'.",
+            "data.dataset='' must name a dataset, because data.corpus is 'tfds'.",
         ),
         (
             {'corpus': 'huggingface', 'dataset': ''},
-            "must name a dataset, since data.corpus is 'huggingface'.",
+            "must name a dataset, because data.corpus is 'huggingface'.",
         ),
         (
             {'dev_source': 'a', 'dev_target': 'b'},
-            "data.dev_source='a' is for data.corpus='files', not 'tfds': set data.corpus to that",
+            "data.dev_source='a' is for data.corpus='files', but data.corpus is 'tfds': change",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The section decode: the paper's search, and what it refuses."""
+"""The section decode: the paper's search, and values that it refuses and accepts."""
 
 import re
 
@@ -18,7 +18,7 @@ def test_default_decoding_is_that_of_the_paper():
     'values, message',
     [
         ({'average': 'last'}, "must be one of latest, best: did you mean 'latest'?"),
-        ({'max_source_length': 1}, 'decode.max_source_length=1 leaves room for the end mark only.'),
+        ({'max_source_length': 1}, 'decode.max_source_length=1 leaves no token for the source'),
     ],
 )
 def test_bad_values_are_refused(values, message):

@@ -1,4 +1,4 @@
-"""The section mesh: what it refuses."""
+"""The section mesh: values that it refuses and accepts."""
 
 import re
 
@@ -13,7 +13,7 @@ from transformer_jax.errors import UserError
     [
         (
             {'data': 0},
-            'mesh.data=0 must be from 1 to 1,000,000, or -1 for the devices left.',
+            'mesh.data=0 must be from 1 to 1,000,000, or -1 for all other devices.',
         ),
         ({'tensor': -2}, 'mesh.tensor=-2 must be from 1 to'),
         ({'fsdp': -1}, "mesh={'data': -1, 'fsdp': -1, 'tensor': 1} has more than one -1"),

@@ -1,4 +1,4 @@
-"""The section model: the paper's base, and what it refuses."""
+"""The section model: the paper's base, and values that it refuses and accepts."""
 
 import re
 
@@ -41,7 +41,7 @@ def test_key_and_value_sizes_default_to_d_model_over_num_heads():
             'choose a multiple of it, or set model.d_k and model.d_v.',
         ),
         ({'d_model': 10, 'num_heads': 4, 'd_k': 3}, 'is not divisible by'),
-        ({'d_model': 9, 'num_heads': 3}, 'model.d_model=9 must be even for sinusoidal positions.'),
+        ({'d_model': 9, 'num_heads': 3}, 'model.d_model=9 must be even for sinusoidal positions'),
         (
             {'attention_implementation': 'flash'},
             "model.attention_implementation='flash' must be one of xla, cudnn.",

@@ -1,4 +1,4 @@
-"""The section train: what it refuses."""
+"""The section train: values that it refuses and accepts."""
 
 import re
 

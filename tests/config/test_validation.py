@@ -1,4 +1,4 @@
-"""What is checked of many fields: types and bounds."""
+"""Types and ranges of all fields."""
 
 import dataclasses
 import inspect
@@ -75,7 +75,7 @@ MAY_BE_ZERO = {
 
 
 def refusal(section, name, value):
-    """What is said of a value of a field, without the section before it."""
+    """Returns the error message for a value of a field, without the section before the field."""
     with pytest.raises(UserError) as error:
         section(**{name: value})
     return str(error.value).partition('.')[2]
@@ -148,7 +148,7 @@ def test_a_factor_must_be_above_0_and_at_most_its_limit():
 
 
 def test_a_path_with_a_nul_character_is_refused():
-    with pytest.raises(UserError, match=r'data\.cache_dir=.* holds a NUL character: leave it out'):
+    with pytest.raises(UserError, match=r'data\.cache_dir=.* has a NUL character: leave it out'):
         DataConfig(cache_dir='a\0')
 
 
