@@ -34,7 +34,7 @@ def test_averaged_weights_can_be_scored_but_not_trained(run_command, workdir, tm
     output = tmp_path / 'mean'
     run_command(average, '--workdir', workdir, '--output', output)
     code, out, _ = run_command(evaluate, '--workdir', output)
-    test = Workdir(workdir).read_results()['test']  # of the mean of the same two
+    test = Workdir(workdir).read_results()['test']  # for the mean of the same two checkpoints
     assert (code, out.splitlines()[0].split()[1]) == (0, f'{test["bleu"]:.2f}')
     config = Workdir(output).read_run().config
     with pytest.raises(UserError, match='holds averaged weights, which cannot be trained'):
@@ -64,10 +64,10 @@ def test_the_mean_of_a_model_in_bfloat16_is_written_in_float32(run_command, work
     ('arguments', 'sentence'),
     [
         (['--steps', '60,90'], 'are not all saved in .*: choose among 60, 120'),
-        (['--steps', '60,60'], "--steps='60,60' names a step twice"),
-        (['--steps', 'all'], "--steps='all' must be numbers of steps"),
-        (['--steps', '9' * 5000], 'must be numbers of steps'),
-        (['--steps', '60', '--average', 'best'], '--steps names the checkpoints'),
+        (['--steps', '60,60'], "--steps='60,60' has a step twice"),
+        (['--steps', 'all'], "--steps='all' must be steps with commas"),
+        (['--steps', '9' * 5000], 'must be steps with commas'),
+        (['--steps', '60', '--average', 'best'], "--steps='60' already chooses the checkpoints"),
         (['--checkpoints', '0'], 'checkpoints=0 must be a whole number from 1 to 1,000,000'),
     ],
 )

@@ -1,4 +1,4 @@
-"""Words for mistakes."""
+"""UserError's helpers: paths, lists of names and suggestions."""
 
 import pytest
 
@@ -17,18 +17,20 @@ def test_did_you_mean_gives_the_nearest_name_if_one_is_near():
 
 
 def test_first_line_gives_the_first_line_of_an_exception():
-    assert first_line(ValueError('No room.\nlong trace')) == 'No room'
+    assert first_line(ValueError('No space.\nlong trace')) == 'No space'
     assert first_line(ValueError()) == 'ValueError'
 
 
 def test_the_home_of_an_unknown_user_is_refused():
-    with pytest.raises(UserError, match=r"^x='~no_such_user/a' is of somebody who has no home"):
+    with pytest.raises(UserError, match=r"^x='~no_such_user/a' names a user without a home"):
         user_path('~no_such_user/a', 'x')
 
 
 @pytest.mark.parametrize('path', ['gs://bucket/run', 's3://bucket/run'])
 def test_a_url_is_refused_as_a_path(path):
-    with pytest.raises(UserError, match=f"^x='{path}' is a URL: name a place in a file system"):
+    with pytest.raises(
+        UserError, match=f"^x='{path}' is a URL: give a path in a mounted file system"
+    ):
         user_path(path, 'x')
 
 

@@ -11,7 +11,7 @@ from transformer_jax.storage.workdir import Workdir
 
 
 def changed_run(workdir, folder, change):
-    """A copy of the run whose config.json `change` has changed; it gets what is in the file."""
+    """Returns a copy of the run; `change` gets the content of its config.json and changes it."""
     run = shutil.copytree(workdir, folder)
     saved = json.loads((run / 'config.json').read_text())
     change(saved)
@@ -35,7 +35,7 @@ def test_split_dev_scores_the_dev_set(run_command, workdir):
     code, out, _ = run_command(evaluate, '--workdir', workdir, '--split', 'dev')
     dev = Workdir(workdir).read_run().config.data.dev_size
     assert code == 0
-    assert f'sentences    {dev}, 1 reference(s)' in out
+    assert f'sentences    {dev}, 1 reference(s) each' in out
 
 
 def test_flags_of_the_search_are_used_and_printed(run_command, workdir):
@@ -63,7 +63,7 @@ def test_a_run_without_fingerprints_is_refused(run_command, workdir, tmp_path):
     run = changed_run(workdir, tmp_path / 'run', lambda saved: saved.pop('split_fingerprints'))
     code, out, err = run_command(evaluate, '--workdir', run)
     assert (code, out) == (2, '')
-    assert 'has a config.json without a fingerprint of its test set, so that' in err
+    assert 'has a config.json without a fingerprint of its test set, so' in err
     assert 'name files (--source, --reference)' in err
 
 
@@ -85,7 +85,7 @@ def test_split_and_files_exclude_each_other(run_command, workdir):
     arguments = ['--workdir', workdir, '--split', 'dev', '--source', 'x', '--reference', 'x']
     code, _, err = run_command(evaluate, *arguments)
     assert code == 2
-    assert "--split names one of the run's own sets" in err
+    assert "--split=dev is one of the run's own sets" in err
 
 
 def test_files_are_scored(run_command, workdir, translator, tmp_path):
@@ -115,7 +115,7 @@ def test_several_references_are_scored_together(
     assert code == 0
     assert 'chrF2                             100.00' in out
     assert 'nrefs:2' in out
-    # 'x' and the end of each sentence.
+    # Each sentence counts as 'x' and its end.
     assert f'per word ({2 * len(TEXTS)})' in out
 
 

@@ -306,7 +306,7 @@ def test_a_file_name_that_is_too_long_is_reported(run_command, workdir):
             ['--workdir', 'nowhere', '--sample', '--beam_size', '8'],
             '--beam_size=8 is for beam search, which --sample replaces',
         ),
-        (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' is of somebody who has no"),
+        (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' names a user without a home"),
         (['--workdir', 'nowhere'], "workdir='nowhere' holds no trained model"),
         (['--workdir', 'nowhere', '--input', 'no'], "--input='no' does not exist"),
         (['--workdir', 'nowhere', '--sample', '--top_p', '2'], 'top_p=2.0 must be greater than 0'),

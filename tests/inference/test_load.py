@@ -64,7 +64,7 @@ def test_the_vocabulary_of_another_run_is_refused(workdir, tmp_path, size, known
         (run.path / 'config.json').write_text(json.dumps(saved))
     other = phrasebook.generate(seed=9, train=2000, dev=0, test=0)['train']
     Vocabulary.train([text for pair in other for text in pair], size=size).save(run.vocabulary)
-    with pytest.raises(UserError, match=r'is not the vocabulary that the model beside it was'):
+    with pytest.raises(UserError, match=r'is not the vocabulary with which the model was'):
         Translator.load(run.path)
 
 
@@ -94,7 +94,7 @@ def test_if_the_requested_checkpoints_are_damaged_the_message_lists_the_others(w
     for file in (run / 'checkpoints' / '120').rglob('*'):
         if file.is_file():
             file.write_bytes(b'')
-    with pytest.raises(UserError, match=r'those of steps 120 are damaged; .* --steps=60\.$'):
+    with pytest.raises(UserError, match=r'those of steps 120 are damaged\. .* --steps=60\.$'):
         load_trained(run, steps=[120])
 
 
