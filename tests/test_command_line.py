@@ -1,4 +1,4 @@
-"""What all commands share: configs and their overrides, exit codes, stdout."""
+"""What all commands share: flags, exit codes, stdout."""
 
 import io
 import os
@@ -58,7 +58,7 @@ def test_stdout_is_utf_8_in_every_locale(monkeypatch):
 
 
 def printing_to(stdout, unbuffered=''):
-    """Exit code and stderr of a command that prints to `stdout`, a file."""
+    """Returns exit code and stderr of a command that prints to the file `stdout`."""
     prints = (
         'from transformer_jax import command_line as c; c.run(lambda arguments: print("found"))'
     )

@@ -1,4 +1,4 @@
-"""Every config file holds, and those of the paper say what the paper says."""
+"""Every config file loads, and the paper's configs have the paper's values."""
 
 import dataclasses
 from pathlib import Path

@@ -42,10 +42,10 @@ def test_every_row_has_its_exact_parameter_count(name):
 
 @pytest.mark.parametrize('name', [name for name in ROWS if name != 'E-learned'])
 def test_a_vocabulary_of_41_000_explains_the_papers_counts(name):
-    # Row E's is not in the paper; that of "big" fits 37,000.
+    # The paper has no count for row E; its count for "big" fits 37,000.
     more = 0 if name == 'big' else 4000 * row_config(name).model.d_model
     off = COUNTS[name] + more - ROWS[name].parameters * 1e6
-    assert abs(off) < (1.2e6 if name == 'big' else 0.51e6)  # it gives whole millions
+    assert abs(off) < (1.2e6 if name == 'big' else 0.51e6)  # the paper rounds to millions
 
 
 def test_the_base_count_matches_a_count_by_hand():

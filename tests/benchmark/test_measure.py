@@ -1,3 +1,5 @@
+"""Measurements of the benchmark."""
+
 import types
 
 import numpy as np
@@ -13,7 +15,7 @@ def test_repeated_makes_the_requested_number_of_calls_and_returns_the_median(mon
     now, taken = [0.0], []
 
     def run():
-        taken.append([9.0, 1.0, 5.0, 2.0][len(taken) % 4])  # the first warms up
+        taken.append([9.0, 1.0, 5.0, 2.0][len(taken) % 4])  # the first call warms up
         now[0] += taken[-1]
 
     monkeypatch.setattr(measure, 'time', types.SimpleNamespace(perf_counter=lambda: now[0]))
@@ -56,5 +58,7 @@ def test_start_does_not_take_an_evaluation_before_step_1_for_a_step(monkeypatch,
 
 def test_start_reports_why_a_training_failed(tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
-    with pytest.raises(UserError, match=r'that was to be timed has ended: error: .*d_model=-1'):
+    with pytest.raises(
+        UserError, match=r'the training to be timed has failed: error: .*d_model=-1'
+    ):
         measure.start([f'--config={config}', '--config.model.d_model=-1'])

@@ -1,3 +1,5 @@
+"""BLEU and chrF: values by hand, signatures, tokenizers and intervals."""
+
 import numpy as np
 import pytest
 
@@ -44,7 +46,7 @@ def test_languages_without_spaces_are_scored_by_characters():
     hypotheses, references = ['他的猫坐在垫子上。'], ['她的猫坐在垫子上。']
     assert score(hypotheses, references).bleu == 0
     scores = score(hypotheses, references, target_language='zh')
-    # 1- to 4-gram precisions of nine characters of which the first is another.
+    # 1- to 4-gram precisions of nine characters that differ in the first.
     precisions = 8 / 9 * 7 / 8 * 6 / 7 * 5 / 6
     assert scores.bleu == pytest.approx(100 * precisions**0.25)
     assert 'tok:zh' in scores.bleu_signature
@@ -65,7 +67,7 @@ def test_different_numbers_of_texts_are_refused():
 
 
 def test_a_single_text_is_refused():
-    with pytest.raises(ValueError, match=r"'The cat\.' is one text: give lists of texts"):
+    with pytest.raises(ValueError, match=r"'The cat\.' is a single text: give lists of texts"):
         score('The cat.', 'The cat.')
 
 
