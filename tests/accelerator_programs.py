@@ -41,7 +41,7 @@ _GPU_FLAGS = '--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false'
 
 
 def main() -> None:
-    """Compiles each program and prints its memory and compile time."""
+    """Compile each program and print its memory and compile time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('accelerator', choices=('gpu', 'tpu'))
     parser.add_argument(

@@ -64,12 +64,12 @@ class Result(NamedTuple):
 
 
 def kind_of(number: int) -> str:
-    """Returns the kind of a case; the kinds alternate."""
+    """Return the kind of a case; the kinds alternate."""
     return list(KINDS)[number % len(KINDS)]
 
 
 def fuzz(folder: Path, numbers: Iterable[int], seed: int = 0, workers: int = 2) -> list[Result]:
-    """Runs the cases with these numbers in other processes."""
+    """Run the cases with these numbers in other processes."""
     free = [_Worker(folder, seed) for _ in range(workers)]
 
     def run(number: int) -> Result:
@@ -94,7 +94,7 @@ class _Worker:
         self._folder, self._seed, self._process = folder, seed, None
 
     def __call__(self, number: int) -> Result:
-        """Runs a case."""
+        """Run a case."""
         if self._process is None:
             self._start()
         case, begin = None, time.monotonic()
@@ -143,7 +143,7 @@ def _memory_of(process: int) -> int:
 
 
 def _work(connection: Connection, folder: Path, seed: int) -> None:
-    """Receives numbers; sends the case and the outcome of each."""
+    """Receive numbers; send the case and the outcome of each."""
     good, place = folder / 'good', folder / f'case-{os.getpid()}'
     for name in ('HOME', 'XDG_CACHE_HOME', 'HF_HOME', 'TFDS_DATA_DIR'):
         os.environ[name] = str(place)
@@ -195,7 +195,7 @@ def _succeed(case: Case) -> None:
 
 
 def _outcome(case: Case) -> Outcome:
-    """Runs a command as `transformer_jax.command_line.run` does."""
+    """Run a command as `transformer_jax.command_line.run` does."""
     from transformer_jax.errors import UserError
     from transformer_jax.runtime.signals import Stopped
 
@@ -222,7 +222,7 @@ def _outcome(case: Case) -> Outcome:
 
 
 def _place(error: BaseException) -> tuple[str, str]:
-    """Returns where an error was raised and which of our lines led there, and the whole trace."""
+    """Return where an error was raised and which of our lines led there, and the whole trace."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if '/transformer_jax/' in frame.filename]
     places = [
@@ -234,7 +234,7 @@ def _place(error: BaseException) -> tuple[str, str]:
 
 
 def report(result: Result, seed: int = 0) -> str:
-    """Returns a result as text, with the command that repeats it."""
+    """Return a result as text, with the command that repeats it."""
     number, case, outcome = result
     # The message may quote half a character, or characters that control terminals.
     said = ''.join(x if x.isprintable() else ascii(x)[1:-1] for x in outcome.said[:300])
@@ -250,7 +250,7 @@ def report(result: Result, seed: int = 0) -> str:
 
 
 def main() -> None:
-    """Prints the failures and the counts; exits with 1 if a case ended in a trace or hung."""
+    """Print the failures and the counts; exit with 1 if a case ended in a trace or hung."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--cases', type=int, default=2000)
     parser.add_argument('--seed', type=int, default=0)

@@ -101,7 +101,7 @@ _STREAMS = ('input', 'output', 'source', 'reference', 'json')
 
 
 def make_good_files(run: Callable[[Case], None]) -> None:
-    """Makes a corpus, a config, a run and averaged weights in the current folder."""
+    """Make a corpus, a config, a run and averaged weights in the current folder."""
     from tiny_run import config_file, tiny
 
     from transformer_jax.data.phrasebook import generate
@@ -145,7 +145,7 @@ def make_good_files(run: Callable[[Case], None]) -> None:
 
 
 def overrides(dice: random.Random) -> Case:
-    """Sets one to three fields of the config on the command line."""
+    """Set one to three fields of the config on the command line."""
     ways = [('main', '--workdir=new'), ('benchmark', '--parts=compile')]
     command, flag = dice.choices(ways, [9, 1])[0]
     arguments = ['--config=config.py', flag]
@@ -159,7 +159,7 @@ def overrides(dice: random.Random) -> Case:
 
 
 def flags(dice: random.Random) -> Case:
-    """Sets up to three flags of a command, which reads odd text."""
+    """Set up to three flags of a command, which reads odd text."""
     command = dice.choices(list(_COMMANDS), [3, 8, 5, 4, 3, 0.3])[0]
     arguments = dice.choice(_COMMANDS[command]).split()
     for name in dice.choices([*_flags_of(command), 'absent'], k=dice.choice([0, 1, 1, 2, 3])):
@@ -171,7 +171,7 @@ def flags(dice: random.Random) -> Case:
 
 
 def configs(dice: random.Random) -> Case:
-    """Damages the config file, or writes one that sets fields to bad values."""
+    """Damage the config file, or write one that sets fields to bad values."""
     path = Path('config.py')
     section, name = dice.choice(list(_defaults())).split('.')
     literal = dice.choice(_LITERALS)
@@ -194,7 +194,7 @@ def configs(dice: random.Random) -> Case:
 
 
 def corpora(dice: random.Random) -> Case:
-    """Damages text files or tables of a corpus, plain or compressed, and trains with them."""
+    """Damage text files or tables of a corpus, plain or compressed, and train with them."""
     table, packed = dice.choice(['', '.tsv', '.csv', '.jsonl']), dice.choice(['', '', '.gz', '.xz'])
     pack = gzip.compress if packed == '.gz' else lzma.compress
     arguments, damage = ['--config=config.py', '--workdir=new'], []
@@ -218,7 +218,7 @@ def corpora(dice: random.Random) -> Case:
 
 
 def workdirs(dice: random.Random) -> Case:
-    """Damages one or two parts of a work directory, of a run or of averaged weights."""
+    """Damage one or two parts of a work directory, of a run or of averaged weights."""
     workdir, damage = Path(dice.choice(['run', 'run', 'mean'])), []
     for _ in range(dice.choice([1, 1, 2])):
         steps = sorted(workdir.glob('checkpoints/*'))
@@ -233,7 +233,7 @@ def workdirs(dice: random.Random) -> Case:
 
 
 def checkpoints(dice: random.Random) -> Case:
-    """Damages one or two files or folders of a checkpoint."""
+    """Damage one or two files or folders of a checkpoint."""
     workdir, damage = Path(dice.choice(['run', 'run', 'mean'])), []
     for _ in range(dice.choice([1, 1, 2])):
         paths = sorted(workdir.glob('checkpoints/*/**/*'))
@@ -250,7 +250,7 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
 
 
 def _reading(workdir: Path, damage: list[str], dice: random.Random) -> Case:
-    """Returns a command that reads a work directory."""
+    """Return a command that reads a work directory."""
     ways = (
         'translate --workdir={0}',
         'translate --workdir={0} --average=best',
@@ -274,14 +274,14 @@ def _defaults() -> dict[str, Any]:
 
 
 def command_module(command: str) -> Any:
-    """Returns the module that defines `main` of a command."""
+    """Return the module that defines `main` of a command."""
     name = 'benchmark.__main__' if command == 'benchmark' else command
     return importlib.import_module(f'transformer_jax.{name}')
 
 
 @functools.cache
 def _flags_of(command: str) -> list[str]:
-    """Returns the flags that the help of a command lists."""
+    """Return the flags that the help of a command lists."""
     module = command_module(command)
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         module.main(['--help'])
@@ -293,7 +293,7 @@ def _value(dice: random.Random, likely: Sequence[str] = _NUMBERS) -> str:
 
 
 def _given(name: str, value: str, dice: random.Random) -> list[str]:
-    """Returns a flag with its value; sometimes as two words, without value, misspelt, or twice."""
+    """Return a flag with its value; sometimes as two words, without value, misspelt, or twice."""
     flag = f'--{name}'
     slip = dice.randrange(len(flag))
     forms = [[flag, value], [flag], [flag[:slip] + flag[slip + 1 :] + f'={value}'], [value]]
@@ -302,7 +302,7 @@ def _given(name: str, value: str, dice: random.Random) -> list[str]:
 
 
 def _odd_text(dice: random.Random) -> bytes:
-    """Returns a few lines, or bytes that are no text."""
+    """Return a few lines, or bytes that are no text."""
     if dice.random() < 0.1:
         return dice.randbytes(dice.randrange(100))
     lines = dice.choices(['The cat sleeps.', *LINES], k=dice.randrange(5))

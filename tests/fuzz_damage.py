@@ -21,7 +21,7 @@ _JSON += [10**12, float('nan'), *(name.strip('"') for name in _UNWRITABLE)]
 
 
 def damage_file(path: Path, dice: random.Random) -> str:
-    """Damages a file or a folder at random; returns a description of the damage."""
+    """Damage a file or a folder at random; return a description of the damage."""
     ways = [_replace]
     if path.is_file():
         ways += [_change_bytes, _change_bytes, _change_lines]
@@ -81,7 +81,7 @@ def _change_lines(path: Path, dice: random.Random) -> str:
 
 
 def json_values(path: Path) -> list[Any]:
-    """Returns the value of a JSON file, or of each line of JSON lines; [] for other files."""
+    """Return the value of a JSON file, or of each line of JSON lines; [] for other files."""
     try:
         text = path.read_text(encoding='utf-8') if path.is_file() else ''
         return [json.loads(x) for x in (text.splitlines() if path.suffix == '.jsonl' else [text])]
@@ -110,7 +110,7 @@ def _change_json(path: Path, dice: random.Random) -> str:
 
 
 def _places(value: Any, name: str = '') -> Iterator[tuple[Any, Any, str]]:
-    """Yields container, key and name of every value inside a JSON value."""
+    """Yield container, key and name of every value inside a JSON value."""
     for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
         yield value, key, f'{name}{key}'
         if isinstance(inner, dict | list):

@@ -58,7 +58,7 @@ class Killer:
         self._log = folder / 'log'
 
     def trainings(self, signals: int, steps: int) -> None:
-        """Sends `signals` signals to trainings; starts each run again until it is finished."""
+        """Send `signals` signals to trainings; start each run again until it is finished."""
         # Evaluations and the phases before step 1 have to last long enough to be interrupted.
         data = {'train_size': 20_000, 'dev_size': 60}
         settings = tiny(data=data, train={'steps': steps})
@@ -90,7 +90,7 @@ class Killer:
                 self._fault('differing', f'{workdir.name} ended with other bytes')
 
     def translations(self, signals: int) -> None:
-        """Sends SIGTERM to `translate` and `evaluate` with the model of `trainings`."""
+        """Send SIGTERM to `translate` and `evaluate` with the model of `trainings`."""
         workdir = self._folder / 'reference'
         texts, output = self._folder / 'texts', self._folder / 'out'
         pairs = phrasebook.generate(seed=1, train=4000, dev=0, test=0)['train']
@@ -125,7 +125,7 @@ class Killer:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def _aim(self, process: subprocess.Popen, phase: str, workdir: Path) -> bool:
-        """Waits for a random moment of a phase, if any; returns whether the process still runs."""
+        """Wait for a random moment of a phase, if any; return whether the process still runs."""
         if not phase:
             return False
         mark, seconds = _PHASES[phase]
@@ -195,7 +195,7 @@ def _being_written(workdir: Path) -> bool:
 
 
 def _readable(workdir: Path) -> list[int]:
-    """Returns the steps of all complete checkpoints, after checking their checksums."""
+    """Return the steps of all complete checkpoints, after checking their checksums."""
     directory = workdir / 'checkpoints'
     if not directory.is_dir():
         return []
@@ -208,7 +208,7 @@ def _readable(workdir: Path) -> list[int]:
 
 
 def main() -> None:
-    """Prints the counts; exits with 1 if anything was lost, late or different."""
+    """Print the counts; exit with 1 if anything was lost, late or different."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--signals', type=int, default=400, help='number of signals to trainings')
     parser.add_argument(

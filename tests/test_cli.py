@@ -20,7 +20,7 @@ PYPROJECT = tomllib.loads((REPOSITORY / 'pyproject.toml').read_text(encoding='ut
 
 @pytest.fixture
 def program(monkeypatch, capsys):
-    """Runs `transformer-jax` in this process; returns its exit code, stdout and stderr."""
+    """Run `transformer-jax` in this process; return its exit code, stdout and stderr."""
 
     def run(*arguments):
         monkeypatch.setattr('sys.argv', ['/venv/bin/transformer-jax', *arguments])

@@ -58,7 +58,7 @@ def test_stdout_is_utf_8_in_every_locale(monkeypatch):
 
 
 def printing_to(stdout, unbuffered=''):
-    """Returns exit code and stderr of a command that prints to the file `stdout`."""
+    """Return exit code and stderr of a command that prints to the file `stdout`."""
     prints = (
         'from transformer_jax import command_line as c; c.run(lambda arguments: print("found"))'
     )

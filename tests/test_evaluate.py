@@ -11,7 +11,7 @@ from transformer_jax.storage.workdir import Workdir
 
 
 def changed_run(workdir, folder, change):
-    """Returns a copy of the run; `change` gets the content of its config.json and changes it."""
+    """Return a copy of the run; `change` gets the content of its config.json and changes it."""
     run = shutil.copytree(workdir, folder)
     saved = json.loads((run / 'config.json').read_text())
     change(saved)

@@ -29,7 +29,7 @@ def corpus(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fails(run_command):
-    """Runs `main`, checks that it ends with code 2 and one sentence, and returns the sentence."""
+    """Run `main`, check that it ends with code 2 and one sentence, and return the sentence."""
 
     def run(*arguments):
         code, out, err = run_command(main, *arguments)

@@ -14,7 +14,7 @@ from transformer_jax.storage.workdir import Workdir
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes a folder that translates with the mean of some checkpoints."""
+    """Write a folder that translates with the mean of some checkpoints."""
     parser = command_line.Parser(
         command='average',
         description='Writes a new folder that translates and scores with the mean of checkpoints:\n'

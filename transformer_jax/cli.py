@@ -33,7 +33,7 @@ _HELP = '\n'.join(
 
 
 def main() -> None:
-    """Runs the command that sys.argv names."""
+    """Run the command that sys.argv names."""
     name = sys.argv[1] if len(sys.argv) > 1 else ''
     if name not in _COMMANDS:
         command_line.run(_without_command)

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def module_of(command: str) -> str:
-    """Returns the module of a command; they differ in name for 'train' only, which is 'main'."""
+    """Return the module of a command; they differ in name for 'train' only, which is 'main'."""
     return 'main' if command == 'train' else command
 
 
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser that raises `UserError`s and takes no abbreviations."""
 
     def __init__(self, command: str, description: str):
-        """Makes a parser with no flags but --help.
+        """Make a parser with no flags but --help.
 
         Args:
           command: name of the command, as in `transformer-jax COMMAND`.
@@ -67,12 +67,12 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raises a UserError with argparse's message and without its usage."""
+        """Raise a UserError with argparse's message and without its usage."""
         raise UserError(f'{message}; see {self.prog} --help.')
 
 
 def run(command: Callable[[Sequence[str]], None]) -> None:
-    """Runs `command` on the arguments in sys.argv and exits with the code of its outcome."""
+    """Run `command` on the arguments in sys.argv and exit with the code of its outcome."""
     show_messages()
     if sys.stdout is not None:
         sys.stdout.reconfigure(encoding='utf-8')  # for texts of all languages
@@ -117,7 +117,7 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
 
 
 def print_result(text: str) -> None:
-    """Prints a line to stdout.
+    """Print a line to stdout.
 
     Raises:
       UserError: if stdout cannot be written, for example because a disk is full.
@@ -127,7 +127,7 @@ def print_result(text: str) -> None:
 
 
 def _flush_stdout() -> None:
-    """Flushes stdout here, because Python would report a failure at exit with a trace."""
+    """Flush stdout here, because Python would report a failure at exit with a trace."""
     if sys.stdout is not None:
         with _failures_of_stdout():
             sys.stdout.flush()
@@ -148,7 +148,7 @@ def _failures_of_stdout() -> Iterator[None]:
 
 
 def _give_up_stdout() -> None:
-    """Sends the rest of the output to /dev/null, because Python would fail again at exit."""
+    """Send the rest of the output to /dev/null, because Python would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -161,7 +161,7 @@ def _nobody_reads_stdout() -> bool:
 
 
 def add_config_flag(parser: Parser) -> None:
-    """Adds --config=FILE; `load_config` takes the overrides, --config.SECTION.FIELD=VALUE."""
+    """Add --config=FILE; `load_config` takes the overrides, --config.SECTION.FIELD=VALUE."""
     parser.add_argument(
         '--config',
         required=True,
@@ -173,7 +173,7 @@ def add_config_flag(parser: Parser) -> None:
 
 
 def add_model_flags(parser: Parser) -> None:
-    """Adds the flags that choose the weights: --workdir, --checkpoints and --average."""
+    """Add the flags that choose the weights: --workdir, --checkpoints and --average."""
     parser.add_argument('--workdir', required=True, help='folder of a trained run')
     parser.add_argument(
         '--checkpoints', type=int, help='how many to average (default: from the config)'
@@ -186,7 +186,7 @@ def add_model_flags(parser: Parser) -> None:
 
 
 def add_search_flags(parser: Parser) -> None:
-    """Adds the flags of beam search: --beam_size, --length_penalty and --max_extra_length."""
+    """Add the flags of beam search: --beam_size, --length_penalty and --max_extra_length."""
     parser.add_argument(
         '--beam_size', type=int, help='number of hypotheses (default: from the config)'
     )
@@ -200,7 +200,7 @@ def add_search_flags(parser: Parser) -> None:
 
 
 def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
-    """Runs a config file and applies overrides; see `transformer_jax.config.loading`."""
+    """Run a config file and applies overrides; see `transformer_jax.config.loading`."""
     config = loading.load_config(config_flag, overrides)
     program_cache.not_with_jax()
     return config

@@ -28,20 +28,20 @@ class UserError(ValueError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ': did you mean X?' if a known name is near `name`, otherwise a full stop."""
+    """Return ': did you mean X?' if a known name is near `name`, otherwise a full stop."""
     near = difflib.get_close_matches(name, known, n=1)
     return f': did you mean {near[0]!r}?' if near else '.'
 
 
 def listing(names: Iterable[str]) -> str:
-    """Returns names for a message; long names and long lists are shortened."""
+    """Return names for a message; long names and long lists are shortened."""
     names = [repr(name if len(name) <= 60 else f'{name[:57]}...') for name in names]
     more = f' and {len(names) - 20} more' if len(names) > 20 else ''
     return (', '.join(names[:20]) + more) or 'none'
 
 
 def shown(value: object) -> str:
-    """Returns a value for a message; a long value is shortened."""
+    """Return a value for a message; a long value is shortened."""
     try:
         text = repr(value)
     except Exception:  # a number with thousands of digits, or an object of a config file
@@ -50,7 +50,7 @@ def shown(value: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of another library's error, short enough for a message."""
+    """Return the first line of another library's error, short enough for a message."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:200].rstrip('.')
 
@@ -65,7 +65,7 @@ def is_utf8(text: str) -> bool:
 
 
 def user_path(path: str | os.PathLike[str], field: str) -> Path:
-    """Returns a path given by the user, with '~' expanded.
+    """Return a path given by the user, with '~' expanded.
 
     Args:
       path: the path as it was given.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Translates a test set and prints its scores."""
+    """Translate a test set and print its scores."""
     flags = _parser().parse_args(arguments)
     if (flags.source is None) != (flags.reference is None):
         raise UserError('--source and --reference belong together: give both or neither.')
@@ -104,7 +104,7 @@ def _parser() -> command_line.Parser:
 
 
 def _read_own_set(workdir: str, translator: 'Translator', split: str) -> list[Sequence[str]]:
-    """Returns sources and references of a set of the run, if the set has not changed."""
+    """Return sources and references of a set of the run, if the set has not changed."""
     fingerprint = Workdir(workdir).read_run().split_fingerprints.get(split)
     if fingerprint is None:
         raise UserError(
@@ -121,7 +121,7 @@ def _read_own_set(workdir: str, translator: 'Translator', split: str) -> list[Se
 
 
 def _read_files(source: str, references: Sequence[str]) -> list[list[str]]:
-    """Returns the lines of the source and of each reference."""
+    """Return the lines of the source and of each reference."""
     texts = [_lines(source, '--source')]
     for reference in references:
         texts.append(_lines(reference, '--reference'))

@@ -11,7 +11,7 @@ from transformer_jax.runtime.signals import answer_signals
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Trains, scores the test set and prints the results."""
+    """Train, score the test set and print the results."""
     parser = command_line.Parser(
         command='train',
         description='Trains a translator, or resumes its training: run the same command again.\n'
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def report(results: dict[str, Any]) -> str:
-    """Returns the content of results.json as text for people."""
+    """Return the content of results.json as text for people."""
     test, dev = results['test'], results['best_dev']
     lines = [
         f'steps        {results["step"]:,}, mean of checkpoints {results["averaged_checkpoints"]}',

@@ -92,7 +92,7 @@ measured: in this repository; '-' is not measured yet."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = command_line.Parser(
         command='paper',
         description="Prints the paper's Table 3 with our parameter counts.\n"
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def row_config(name: str, base: Config | None = None) -> Config:
-    """Returns the config of a row.
+    """Return the config of a row.
 
     Args:
       name: name of the row, for example 'A-heads-16'.
@@ -122,7 +122,7 @@ def row_config(name: str, base: Config | None = None) -> Config:
 
 
 def table() -> str:
-    """Returns Table 3 as text, one line for each row."""
+    """Return Table 3 as text, one line for each row."""
     from transformer_jax.model import parameter_count  # importing flax takes seconds
 
     lines = [

@@ -25,7 +25,7 @@ _BAR_FROM = 200  # lines from which a progress bar is shown
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Reads lines and writes their translations in the same order."""
+    """Read lines and write their translations in the same order."""
     parser = _parser()
     flags = parser.parse_args(arguments)
     options = _options(flags)
@@ -100,7 +100,7 @@ def _parser() -> command_line.Parser:
 
 
 def _options(flags: Any) -> dict[str, Any]:
-    """Returns the options of `Translator.translate` that the flags ask for."""
+    """Return the options of `Translator.translate` that the flags ask for."""
     sampling = None
     given = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
     given = {name: value for name, value in given.items() if value is not None}
@@ -122,14 +122,14 @@ def _options(flags: Any) -> dict[str, Any]:
 
 
 def _chunk_size(translator: 'Translator') -> int:
-    """Returns how many lines are sorted by length together; a stop loses at most this many."""
+    """Return how many lines are sorted by length together; a stop loses at most this many."""
     return 16 * translator.search.max_rows
 
 
 def _formatted(
     results: Sequence[Sequence['Translation']], first_line: int, n_best: int, scores: bool
 ) -> list[str]:
-    """Returns a line for each output, with the line number and the score if they are asked for."""
+    """Return a line for each output, with the line number and the score if they are asked for."""
     written = []
     for line, outputs in enumerate(results, first_line):
         number = f'{line}\t' if n_best > 1 else ''
@@ -140,7 +140,7 @@ def _formatted(
 
 
 def _check_output(output: str | None, source: str | None, workdir: str) -> None:
-    """Raises a UserError if the output would replace the input, or a file of the run."""
+    """Raise a UserError if the output would replace the input, or a file of the run."""
     if output is None:
         return
     place = os.path.realpath(user_path(output, '--output'))

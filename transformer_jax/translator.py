@@ -80,7 +80,7 @@ class Translator:
         steps: Sequence[int] = (),
         mesh: Mesh | None = None,
     ):
-        """Takes parameters that are in memory already; `load` reads them from a work directory.
+        """Take parameters that are in memory already; `load` reads them from a work directory.
 
         Args:
           config: config of the run that trained the model.
@@ -105,7 +105,7 @@ class Translator:
         average: str | None = None,
         steps: Sequence[int] | None = None,
     ):
-        """Loads a trained model from its work directory.
+        """Load a trained model from its work directory.
 
         Args:
           workdir: folder of the run.
@@ -123,7 +123,7 @@ class Translator:
         return cls(*found, mesh=mesh)
 
     def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
-        """Translates a text to a text, or a list of texts to a list of texts.
+        """Translate a text to a text, or a list of texts to a list of texts.
 
         Args:
           text: one raw text, or several.
@@ -147,7 +147,7 @@ class Translator:
         first_line: int = 1,
         progress: bool = False,
     ) -> list[list[Translation]]:
-        """Translates texts of any length, in batches of similar length.
+        """Translate texts of any length, in batches of similar length.
 
         An empty text stays empty, and so does a text that normalisation empties. A text longer than
         max_source_length is cut, and a warning gives its line number.
@@ -213,7 +213,7 @@ class Translator:
     def _encode_and_cut(
         self, texts: Sequence[str], decode: DecodeConfig, first_line: int
     ) -> dict[int, np.ndarray]:
-        """Returns the token ids of each text that is not empty, by index, cut to the limit."""
+        """Return the token ids of each text that is not empty, by index, cut to the limit."""
         ids_of = {k: ids for k, ids in enumerate(self.vocabulary.encode(texts)) if len(ids) > 1}
         limit = self.search.source_limit(decode)
         for index, ids in ids_of.items():
@@ -237,7 +237,7 @@ class Translator:
         max_source_length: int | None = None,
         sampling: Sampling | None = None,
     ) -> DecodeConfig:
-        """Checks options of `translate`, which has the same names for them.
+        """Check options of `translate`, which has the same names for them.
 
         Returns:
           The search settings: the config's, with the given options in their place.
@@ -270,15 +270,15 @@ class Translator:
         return decode
 
     def check(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
-        """Raises a UserError if a device has too little memory to translate one of `texts`."""
+        """Raise a UserError if a device has too little memory to translate one of `texts`."""
         self.search.check(self._lengths(texts), self.check_options(beam_size=beam_size))
 
     def prepare(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
-        """Compiles the programs that translating `texts` needs; translates nothing."""
+        """Compile the programs that translating `texts` needs; translate nothing."""
         self.search.prepare(self._lengths(texts), self.check_options(beam_size=beam_size))
 
     def _lengths(self, texts: Iterable[str]) -> list[int]:
-        """Returns the token counts of the texts that are not empty, cut to the config's limit."""
+        """Return the token counts of the texts that are not empty, cut to the config's limit."""
         lengths = [len(ids) for ids in self.vocabulary.encode(_as_texts(texts)) if len(ids) > 1]
         limit = self.search.source_limit()
         return [min(n, limit or n) for n in lengths]
@@ -293,7 +293,7 @@ class Translator:
 
 
 def warn_of_cut_outputs(count: int, of: int, decode: DecodeConfig) -> None:
-    """Logs a warning about outputs that were cut, if there are any.
+    """Log a warning about outputs that were cut, if there are any.
 
     Args:
       count: number of outputs that were cut.

@@ -75,7 +75,7 @@ MAY_BE_ZERO = {
 
 
 def refusal(section, name, value):
-    """Returns the error message for a value of a field, without the section before the field."""
+    """Return the error message for a value of a field, without the section before the field."""
     with pytest.raises(UserError) as error:
         section(**{name: value})
     return str(error.value).partition('.')[2]

@@ -99,7 +99,7 @@ def test_if_the_requested_checkpoints_are_damaged_the_message_lists_the_others(w
 
 
 def with_config(workdir, folder, section, **changes):
-    """Returns a copy of a run with other values in its config.json."""
+    """Return a copy of a run with other values in its config.json."""
     run = shutil.copytree(workdir, folder / 'run')
     saved = json.loads((run / 'config.json').read_text())
     saved['config'][section] |= changes

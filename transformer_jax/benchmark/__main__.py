@@ -26,7 +26,7 @@ _PARTS = ('start', 'input', 'compile', 'train', 'decode')
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measures a config and prints the figures."""
+    """Measure a config and print the figures."""
     parser = command_line.Parser(
         command='benchmark',
         description=__doc__,
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _json_file(name: str) -> Path:
-    """Returns the path of --json; raises a UserError if nothing can be written there."""
+    """Return the path of --json; raise a UserError if nothing can be written there."""
     path = user_path(name, '--json')
     if not os.path.isdir(path.parent):
         raise UserError(f'--json={name!r} is in a folder that does not exist: make it first.')
@@ -97,7 +97,7 @@ def _json_file(name: str) -> Path:
 
 
 def _profile_folder(name: str) -> Path:
-    """Returns the folder of --profile; makes it, or raises a UserError if it cannot be written."""
+    """Return the folder of --profile; make it, or raise a UserError if it cannot be written."""
     path = user_path(name, '--profile')
     if os.path.lexists(path) and not os.path.isdir(path):
         raise UserError(f'--profile={name!r} is a file: name a folder.')

@@ -48,7 +48,7 @@ _EOS = 1  # for random sentences any token but padding will do
 
 
 def repeated(run: Callable[[], Any], *, seconds: float, least: int = 3, most: int = 20) -> float:
-    """Returns the median time of a call, in seconds, after one call to warm up.
+    """Return the median time of a call, in seconds, after one call to warm up.
 
     Args:
       run: function that does the work and returns when it is done.
@@ -66,7 +66,7 @@ def repeated(run: Callable[[], Any], *, seconds: float, least: int = 3, most: in
 
 
 def matrix_ceiling(config: Config, mesh: Mesh, seconds: float = 2.0) -> float:
-    """Returns the FLOP/s of products of large square matrices on all devices of a mesh.
+    """Return the FLOP/s of products of large square matrices on all devices of a mesh.
 
     Args:
       config: config whose compute dtype the matrices have.
@@ -96,7 +96,7 @@ def matrix_ceiling(config: Config, mesh: Mesh, seconds: float = 2.0) -> float:
 
 
 def start(command: Sequence[str]) -> float:
-    """Returns the seconds from the start of a training process to the end of its first step.
+    """Return the seconds from the start of a training process to the end of its first step.
 
     Args:
       command: flags of `transformer_jax.main`: --config and its overrides.
@@ -136,7 +136,7 @@ def input_pipeline(
     subword_sampler: SubwordSampler | None,
     seconds: float,
 ) -> Numbers:
-    """Measures the input pipeline alone, over shuffled epochs."""
+    """Measure the input pipeline alone, over shuffled epochs."""
     load_tensorflow()
     feed = training_batches(store, plan, 0, subword_sampler=subword_sampler)
     next(feed)  # the first batch waits for tf.data to start
@@ -160,7 +160,7 @@ def input_pipeline(
 def compilation(
     config: Config, vocab_size: int, plan: BatchPlan, mesh: Mesh, limit: int | None
 ) -> tuple[dict[Bucket, CompiledStep], Numbers]:
-    """Compiles the training step for all shapes twice, with a cold and with a warm cache.
+    """Compile the training step for all shapes twice, with a cold and with a warm cache.
 
     Args:
       config: config of the run.
@@ -198,7 +198,7 @@ class TrainingSpeed:
         mesh: Mesh,
         ceiling: float,
     ):
-        """Makes an initial state.
+        """Make an initial state.
 
         Args:
           config: config of the run.
@@ -212,7 +212,7 @@ class TrainingSpeed:
         self._state = initial_state(config, vocab_size, mesh)
 
     def shape(self, bucket: Bucket, seconds: float) -> Numbers:
-        """Measures steps on a batch without padding, waiting for the end of each step."""
+        """Measure steps on a batch without padding, waiting for the end of each step."""
         program, random = self._programs[bucket], np.random.RandomState(0)
         sizes = {'source': bucket.source_length, 'target': bucket.target_length}
         batch = {
@@ -232,7 +232,7 @@ class TrainingSpeed:
         seconds: float,
         rounds: int = 5,
     ) -> Numbers:
-        """Measures steps on the config's own batches, without waiting for the end of each step.
+        """Measure steps on the config's own batches, without waiting for the end of each step.
 
         It returns the round with the median speed. Tokens are counted in the store, even if subword
         sampling changes them.
@@ -243,7 +243,7 @@ class TrainingSpeed:
         results = []
 
         def steps(count: int) -> tuple[float, float]:
-            """Returns the seconds of the steps, and for how many devices waited for batches."""
+            """Return the seconds of the steps, and for how many devices waited for batches."""
             begin, waiting = time.perf_counter(), 0.0
             for _ in range(count):
                 asked = time.perf_counter()
@@ -282,7 +282,7 @@ class TrainingSpeed:
 
 
 def peak_memory(mesh: Mesh) -> Numbers:
-    """Returns the peak memory of a device, or of this process if devices do not report theirs."""
+    """Return the peak memory of a device, or of this process if devices do not report theirs."""
     stats = mesh.local_devices[0].memory_stats() or {}
     if 'peak_bytes_in_use' in stats:
         return {'bytes': stats['peak_bytes_in_use'], 'of': 'device'}
@@ -302,7 +302,7 @@ class DecodingSpeed:
     """
 
     def __init__(self, config: Config, vocab_size: int, sentences: Sequence[np.ndarray]):
-        """Makes initial weights.
+        """Make initial weights.
 
         Args:
           config: config with sizes, dtype and length penalty.
@@ -326,7 +326,7 @@ class DecodingSpeed:
         ]
 
     def throughput(self, beam_size: int, max_rows: int, seconds: float) -> Numbers:
-        """Measures throughput with at most `max_rows` sentences in a batch, sorted by length."""
+        """Measure throughput with at most `max_rows` sentences in a batch, sorted by length."""
         self._search.max_rows = max_rows
         sentences = self._sentences[: max(8, 4 * max_rows)]
         decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
@@ -346,7 +346,7 @@ class DecodingSpeed:
         }
 
     def latency(self, beam_size: int, count: int = 40) -> Numbers:
-        """Measures the seconds for single sentences: median and 95th percentile of `count`."""
+        """Measure the seconds for single sentences: median and 95th percentile of `count`."""
         decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
         sentences = self._sentences[:count]
         for ids in sentences:  # compiles each shape once
@@ -365,7 +365,7 @@ class DecodingSpeed:
 
 
 def _planned(plan: BatchPlan) -> Iterator[np.ndarray]:
-    """Yields the ids of the pairs of each step."""
+    """Yield the ids of the pairs of each step."""
     for epoch in itertools.count():
         for batch in plan.epoch(epoch):
             yield batch.ids[batch.ids >= 0]

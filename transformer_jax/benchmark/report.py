@@ -44,7 +44,7 @@ def measure_parts(
     json_file: Path | None,
     profile: Path | None,
 ) -> None:
-    """Measures and prints `parts`, even if a later part fails.
+    """Measure and print `parts`, even if a later part fails.
 
     Args:
       config: config to measure.
@@ -108,7 +108,7 @@ def _start(command: Sequence[str]) -> dict[str, float]:
 def _measure(
     work: Workload, parts: Sequence[str], profile: Path | None, figures: dict[str, Any]
 ) -> None:
-    """Prints each part as soon as it is measured, and adds it to `figures`."""
+    """Print each part as soon as it is measured, and add it to `figures`."""
     config, mesh, vocab_size, plan = work.config, work.mesh, work.vocab_size, work.plan
     if 'input' in parts:
         figures['input'] = _input(work)
@@ -146,7 +146,7 @@ def _input(work: Workload) -> dict[str, Any]:
 def _programs(
     work: Workload, programs: dict[Bucket, CompiledStep], seconds: dict[str, float]
 ) -> dict[str, Any]:
-    """Prints and returns what XLA says about the compiled programs."""
+    """Print and return what XLA says about the compiled programs."""
     mesh, vocab_size = work.mesh, work.vocab_size
     parameters = parameter_count(work.config.model, vocab_size)
     moved = max(
@@ -234,7 +234,7 @@ def _mesh(mesh: jax.sharding.Mesh) -> str:
 
 
 def collective_bytes(hlo: str) -> Counter[str]:
-    """Returns the output bytes of each kind of collective on one device.
+    """Return the output bytes of each kind of collective on one device.
 
     Args:
       hlo: text of a compiled program.

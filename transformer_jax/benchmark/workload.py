@@ -41,7 +41,7 @@ class Workload:
 
 
 def make_workload(config: Config, synthetic: int | None) -> Workload:
-    """Prepares the corpus of the config, or this many synthetic pairs."""
+    """Prepare the corpus of the config, or this many synthetic pairs."""
     mesh = make_mesh(config.mesh)
     if synthetic is None:
         data = prepare(config.data, resume_checks.inherited_vocabulary(config))
@@ -64,7 +64,7 @@ def make_workload(config: Config, synthetic: int | None) -> Workload:
 
 
 def synthetic_store(pairs: int, config: Config) -> TokenStore:
-    """Returns random pairs of log-normal lengths as in WMT news: median 26, mean 30 tokens."""
+    """Return random pairs of log-normal lengths as in WMT news: median 26, mean 30 tokens."""
     random = np.random.RandomState(0)
     source = np.clip(np.exp(random.normal(np.log(26), 0.55, pairs)), 2, config.data.max_length)
     ratio = np.exp(random.normal(0.0, 0.17, pairs))  # target tokens for each source token

@@ -116,7 +116,7 @@ class Config:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> 'Config':
-        """Builds a `Config` from nested mappings such as a ConfigDict.
+        """Build a `Config` from nested mappings such as a ConfigDict.
 
         Args:
           mapping: values by section and field; sections and fields left out have their defaults.
@@ -137,11 +137,11 @@ class Config:
         return cls(**values)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Returns nested plain dicts: values by section and field."""
+        """Return nested plain dicts: values by section and field."""
         return dataclasses.asdict(self)
 
     def to_config_dict(self):
-        """Returns an `ml_collections.ConfigDict` with every field, for config files to change."""
+        """Return an `ml_collections.ConfigDict` with every field, for config files to change."""
         from ml_collections import ConfigDict  # only config files need it
 
         config = ConfigDict(self.to_dict())
@@ -149,7 +149,7 @@ class Config:
         return config
 
     def differences(self, other: 'Config') -> list[str]:
-        """Returns the differences for which `other` cannot resume a run of this config.
+        """Return the differences for which `other` cannot resume a run of this config.
 
         Each is a text such as 'model.d_ff: 2048 against 1024', with the value of `other` last.
         """
@@ -163,7 +163,7 @@ class Config:
         ]
 
     def model_differences(self, other: 'Config') -> list[str]:
-        """Returns the differences for which weights of `other` do not fit; see `differences`."""
+        """Return the differences for which weights of `other` do not fit; see `differences`."""
         return [
             line
             for section, name, line in self._different_fields(other)
@@ -171,7 +171,7 @@ class Config:
         ]
 
     def _different_fields(self, other: 'Config') -> Iterator[tuple[str, str, str]]:
-        """Yields section, field and difference of each field whose values differ."""
+        """Yield section, field and difference of each field whose values differ."""
         mine, theirs = self.to_dict(), other.to_dict()
         for section in mine:
             for name, value in mine[section].items():
@@ -184,7 +184,7 @@ _SECTIONS = {field.name: field.type for field in dataclasses.fields(Config)}
 
 
 def check_key(key: str) -> None:
-    """Raises a UserError with the nearest name if `key` is no field ('model.d_ff') or section."""
+    """Raise a UserError with the nearest name if `key` is no field ('model.d_ff') or section."""
     known = list(_SECTIONS)
     for section, section_class in _SECTIONS.items():
         known += [f'{section}.{field.name}' for field in dataclasses.fields(section_class)]

@@ -18,7 +18,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
-    """Runs a config file and applies overrides.
+    """Run a config file and applies overrides.
 
     Args:
       config_flag: path of the file, or name of a config that comes with the package ('demo'); after
@@ -54,12 +54,12 @@ def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
 
 
 def config_name(config_flag: str) -> str:
-    """Returns 'multi30k' for 'configs/multi30k.py:../data' and for 'multi30k:../data'."""
+    """Return 'multi30k' for 'configs/multi30k.py:../data' and for 'multi30k:../data'."""
     return Path(_split(config_flag)[0]).stem
 
 
 def packaged_configs() -> dict[str, Path]:
-    """Returns the config files that come with the package, by name."""
+    """Return the config files that come with the package, by name."""
     folder = _PACKAGE / 'configs'
     if not folder.is_dir():  # a checkout, where they lie beside the package
         folder = _PACKAGE.parent / 'configs'
@@ -67,7 +67,7 @@ def packaged_configs() -> dict[str, Path]:
 
 
 def _split(config_flag: str) -> tuple[str, str | None]:
-    """Returns the path of the config file, and the argument after the colon if there is one."""
+    """Return the path of the config file, and the argument after the colon if there is one."""
     path, colon, argument = config_flag.partition('.py:')
     if colon:
         return f'{path}.py', argument
@@ -86,7 +86,7 @@ def _is_file(path: str) -> bool:
 
 
 def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any]]:
-    """Returns the fields that a config file sets, as nested dicts."""
+    """Return the fields that a config file sets, as nested dicts."""
     _check_file(path)
     try:
         get_config = runpy.run_path(path).get('get_config')
@@ -105,7 +105,7 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
 
 
 def _check_file(path: str) -> None:
-    """Raises a UserError if there is no config file at `path`, or it may not be read."""
+    """Raise a UserError if there is no config file at `path`, or it may not be read."""
     try:
         if stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
             open(path).close()
@@ -128,7 +128,7 @@ def _check_file(path: str) -> None:
 
 
 def _call(get_config: Callable[..., Any] | None, path: str, argument: str | None) -> Any:
-    """Calls `get_config` of the file at `path`, with its argument if there is one."""
+    """Call `get_config` of the file at `path`, with its argument if there is one."""
     if get_config is None:
         raise UserError(f'--config={path!r} defines no get_config(): add it to the file.')
     parameters = inspect.signature(get_config).parameters.values()
@@ -147,7 +147,7 @@ def _call(get_config: Callable[..., Any] | None, path: str, argument: str | None
 
 
 def _failure_in_file(error: BaseException, path: str) -> UserError:
-    """Returns a UserError with line and reason, because a config file is the user's own code."""
+    """Return a UserError with line and reason, because a config file is the user's own code."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     lines += [error.lineno] if isinstance(error, SyntaxError) else []
     where = f'{path}, line {lines[-1]}' if lines else path
@@ -168,7 +168,7 @@ def _failure_in_file(error: BaseException, path: str) -> UserError:
 
 
 def _parse(key: str, value: str, default: Any) -> Any:
-    """Returns `value` as an object of the same type as the field's default."""
+    """Return `value` as an object of the same type as the field's default."""
     kind = type(default)
     try:
         if kind is bool:

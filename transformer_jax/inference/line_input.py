@@ -19,7 +19,7 @@ class FileLines:
     """The lines of a text file, plain or compressed."""
 
     def __init__(self, path: str):
-        """Opens the file and reads its first line.
+        """Open the file and read its first line.
 
         Args:
           path: value of --input.
@@ -32,7 +32,7 @@ class FileLines:
         self._lines = itertools.chain(list(itertools.islice(lines, 1)), lines)
 
     def take(self, most: int) -> list[str]:
-        """Returns the next lines, at most `most`; none at the end of the file."""
+        """Return the next lines, at most `most`; none at the end of the file."""
         return list(itertools.islice(self._lines, most))
 
 
@@ -40,7 +40,7 @@ class StdinLines:
     """The lines of stdin, from which a program may write one line and wait for its answer."""
 
     def __init__(self):
-        """Finds out whether stdin is a terminal; reads nothing.
+        """Find out whether stdin is a terminal; read nothing.
 
         Raises:
           UserError: if the process has no stdin.
@@ -53,7 +53,7 @@ class StdinLines:
         self._taken, self._ended = 0, False
 
     def take(self, most: int) -> list[str]:
-        """Waits for a line, then returns all lines that have come, at most `most`.
+        """Wait for a line, then return all lines that have come, at most `most`.
 
         At a terminal it prints a prompt and returns one line. It returns none at the end of stdin.
         """

@@ -26,7 +26,7 @@ _BLOCK = 1 << 20  # bytes
 
 
 def open_output(path: str | None, stack: contextlib.ExitStack) -> 'StreamOutput | ResumableOutput':
-    """Opens stdout, or a file that `stack` closes.
+    """Open stdout, or a file that `stack` closes.
 
     Args:
       path: value of --output; None is stdout.
@@ -85,23 +85,23 @@ class StreamOutput:
         self._name, self._file = name, file
 
     def begin(self, lines: FileLines | StdinLines, settings: str) -> tuple[int, int]:
-        """Returns (0, 0), because nothing was written before; see `ResumableOutput.begin`."""
+        """Return (0, 0), because nothing was written before; see `ResumableOutput.begin`."""
         del lines, settings
         return 0, 0
 
     def write(self, chunk: Sequence[str], outputs: Sequence[str], cut: int) -> None:
-        """Writes the outputs of the next lines; see `ResumableOutput.write`."""
+        """Write the outputs of the next lines; see `ResumableOutput.write`."""
         del chunk, cut
         with _failures(self._name, self._file):
             self._file.writelines(map(_one_line, outputs))
             self._file.flush()
 
     def kept(self) -> str:
-        """Returns '', because a stream cannot be resumed; see `ResumableOutput.kept`."""
+        """Return '', because a stream cannot be resumed; see `ResumableOutput.kept`."""
         return ''
 
     def commit(self) -> None:
-        """Closes the output, unless it is stdout, which the process may still write to."""
+        """Close the output, unless it is stdout, which the process may still write to."""
         if self._name != 'stdout':
             with _failures(self._name, self._file):
                 self._file.close()
@@ -115,7 +115,7 @@ class ResumableOutput:
     """
 
     def __init__(self, name: str, text_file: TextFile, stack: contextlib.ExitStack):
-        """Opens the partial file.
+        """Open the partial file.
 
         Args:
           name: the file's name in messages.
@@ -151,7 +151,7 @@ class ResumableOutput:
         stack.callback(self._remove_if_empty)
 
     def begin(self, lines: FileLines | StdinLines, settings: str) -> tuple[int, int]:
-        """Skips the lines whose outputs an earlier command has written.
+        """Skip the lines whose outputs an earlier command has written.
 
         Args:
           lines: the lines to translate.
@@ -214,7 +214,7 @@ class ResumableOutput:
             self._input.update(line.encode() + b'\n')
 
     def write(self, chunk: Sequence[str], outputs: Sequence[str], cut: int) -> None:
-        """Writes the outputs of the next lines, then the state file.
+        """Write the outputs of the next lines, then the state file.
 
         Args:
           chunk: the lines that were translated.
@@ -239,7 +239,7 @@ class ResumableOutput:
                 json.dump(state, file)
 
     def kept(self) -> str:
-        """Returns how many lines are done and where, to end the message of a stopped command."""
+        """Return how many lines are done and where, to end the message of a stopped command."""
         if not self._lines:
             return ''
         return (
@@ -248,7 +248,7 @@ class ResumableOutput:
         )
 
     def commit(self) -> None:
-        """Gives the complete file its name and removes the state file."""
+        """Give the complete file its name and remove the state file."""
         with _failures(self._name, self._file):
             self._file.flush()
             if self._text_file.is_compressed:

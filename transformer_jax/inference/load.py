@@ -22,7 +22,7 @@ def load_trained(
     steps: Sequence[int] | None = None,
     field: str = 'workdir',
 ) -> tuple[Config, Vocabulary, Any, list[int]]:
-    """Reads a trained model from its work directory.
+    """Read a trained model from its work directory.
 
     Args:
       workdir: folder of the run.
@@ -83,7 +83,7 @@ def load_trained(
 
 
 def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[int]) -> None:
-    """Raises a UserError if the weights do not fit the config's model or are not finite."""
+    """Raise a UserError if the weights do not fit the config's model or are not finite."""
 
     def by_name(tree: Any) -> dict[str, Any]:
         leaves = jax.tree_util.tree_leaves_with_path(tree)
@@ -115,7 +115,7 @@ def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[in
 
 
 def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:
-    """Returns what to do if none of the steps `tried`, out of the steps `there`, can be read."""
+    """Return what to do if none of the steps `tried`, out of the steps `there`, can be read."""
     if not there:
         return 'let its training reach train.checkpoint_every steps, or resume it.'
     others = [str(step) for step in there if step not in tried]

@@ -55,7 +55,7 @@ class Score(NamedTuple):
 
 
 def tokenizer(language: str) -> str:
-    """Returns the name of sacreBLEU's tokenizer for a language.
+    """Return the name of sacreBLEU's tokenizer for a language.
 
     Args:
       language: code of the language, for example 'de', 'zh' or 'zh-TW'; '' means a language with
@@ -71,7 +71,7 @@ def tokenizer(language: str) -> str:
 def score(
     hypotheses: Sequence[str], *references: Sequence[str], target_language: str = ''
 ) -> Scores:
-    """Scores translations by BLEU and chrF2.
+    """Score translations by BLEU and chrF2.
 
     Args:
       hypotheses: translations.
@@ -99,7 +99,7 @@ def score(
 def all_scores(
     hypotheses: Sequence[str], *references: Sequence[str], target_language: str = ''
 ) -> list[Score]:
-    """Scores translations by each variant of BLEU and chrF that papers have reported.
+    """Score translations by each variant of BLEU and chrF that papers have reported.
 
     Args:
       hypotheses: translations.
@@ -144,7 +144,7 @@ def all_scores(
 
 
 def split_compounds(text: str) -> str:
-    """Tokenises a text by 13a, then turns 'rich-text' into 'rich ##AT##-##AT## text'."""
+    """Tokenise a text by 13a, then turn 'rich-text' into 'rich ##AT##-##AT## text'."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', Tokenizer13a()(text))
