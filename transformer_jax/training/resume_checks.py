@@ -133,7 +133,7 @@ def required_vocabulary(
     """
     if saved is not None and os.path.exists(folder.vocabulary):
         return _own_vocabulary(folder, config, saved)
-    return _inherited_vocabulary(config)
+    return inherited_vocabulary(config)
 
 
 def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabulary:
@@ -157,7 +157,7 @@ def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabul
     return vocabulary
 
 
-def _inherited_vocabulary(config: Config) -> Vocabulary | None:
+def inherited_vocabulary(config: Config) -> Vocabulary | None:
     """Return the vocabulary of train.init_from, whose weights have to fit the config."""
     origin = config.train.init_from
     if not origin:
