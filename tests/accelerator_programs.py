@@ -1,9 +1,8 @@
-"""Compiles what runs on accelerators where there is none: python tests/accelerator_programs.py gpu.
+"""Compiles the programs for accelerators without one: python tests/accelerator_programs.py gpu.
 
 XLA's compilers need JAX for the accelerator (pip install -e '.[cuda]' or '.[tpu]'), but no device
-and no driver. They say what they refuse and how much memory each program takes, of an H200 or of a
-TPU v5e; how fast it is, only a device can tell. For GPUs kernels are not chosen by trial here, and
-matrix products are cuBLAS's.
+and no driver. They report unsupported programs, and the memory that each program needs on an H200
+or a TPU v5e, but not its speed. For GPUs there is no autotuning, and cuBLAS does matrix products.
 """
 
 import argparse
@@ -11,7 +10,7 @@ import os
 import sys
 import time
 
-# As an H200 describes itself to XLA (stream_executor's GpuTargetConfigProto).
+# The description of an H200 for XLA (stream_executor's GpuTargetConfigProto).
 H200 = """
 gpu_device_info {
   cuda_compute_capability { major: 9 }
@@ -42,10 +41,12 @@ _GPU_FLAGS = '--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false'
 
 
 def main() -> None:
-    """Compiles each program, and prints a line about it."""
+    """Compile each program and print its memory and compile time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('accelerator', choices=('gpu', 'tpu'))
-    parser.add_argument('--config', default='configs/base.py', help='its sizes; overrides follow')
+    parser.add_argument(
+        '--config', default='configs/base.py', help='config with the sizes; overrides may follow'
+    )
     parser.add_argument('--rows', type=int, default=512, help='sentence pairs of a batch')
     parser.add_argument('--length', type=int, default=48, help='tokens of each sentence')
     flags, overrides = parser.parse_known_args()
@@ -59,7 +60,7 @@ def main() -> None:
     from transformer_jax.model import layers
 
     config = command_line.load_config(flags.config, overrides)
-    # The package asks for the device at hand when it is traced.
+    # The package asks for the kind of device while it is traced.
     jax.default_backend = lambda: flags.accelerator
     layers._has_cudnn_attention = lambda: flags.accelerator == 'gpu'
     for count, meshes in ((1, ['1x1x1']), (8, ['8x1x1', '2x2x2'])):

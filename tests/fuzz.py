@@ -1,8 +1,8 @@
 """Tries mistakes and damage on every command: python tests/fuzz.py [--cases=2000] [--seed=0].
 
-A case is one command, run on a tiny trained run, with something wrong in what it is given; see
-fuzz_cases.py. It must succeed, or fail with one line that names what is wrong. Case N depends on
-the seed and N alone: --seed=S --case=N runs it again. tests/test_fuzz.py runs a short version.
+A case is one command on a tiny trained run, with a mistake in its flags or damage in its files; see
+fuzz_cases.py. It must succeed, or fail with one line that says what is wrong. Case N depends only
+on the seed and N: --seed=S --case=N runs it again. tests/test_fuzz.py runs a short version.
 """
 
 import argparse
@@ -29,19 +29,19 @@ from typing import NamedTuple
 from fuzz_cases import KINDS, Case, command_module, make_good_files
 
 _LIMIT = 30.0  # seconds until a case counts as hung, on a machine with nothing else to do
-_MEMORY = 6 * 2**30  # bytes from which it does, too: there is no end to what /dev/zero holds
+_MEMORY = 6 * 2**30  # bytes; a case that needs more reads /dev/zero without end, and is hung too
 _LONGEST = 1000  # characters of a message
 _OUTCOMES = ('answers', 'unclear', 'traces', 'hangs')
 
 
 class Outcome(NamedTuple):
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
-      kind: one of `_OUTCOMES`; 'unclear' is a message that is no plain line or names nothing.
+      kind: one of `_OUTCOMES`; 'unclear' is a message that is no plain line or names no value.
       said: the message, or the last line of the exception.
-      where: the exception was raised.
-      trace: all of it.
+      where: where the exception was raised.
+      trace: the whole trace.
     """
 
     kind: str = 'answers'
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A case by its number, and what came of it."""
+    """The number of a case, the case, and its outcome."""
 
     number: int
     case: Case
@@ -59,17 +59,17 @@ class Result(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended in a trace or hung."""
+        """Whether the case ended in a trace or hung."""
         return self.outcome.kind in ('traces', 'hangs')
 
 
 def kind_of(number: int) -> str:
-    """The kind of a case: they take turns."""
+    """Return the kind of a case; the kinds alternate."""
     return list(KINDS)[number % len(KINDS)]
 
 
 def fuzz(folder: Path, numbers: Iterable[int], seed: int = 0, workers: int = 2) -> list[Result]:
-    """Runs the cases of these numbers in processes of their own."""
+    """Run the cases with these numbers in other processes."""
     free = [_Worker(folder, seed) for _ in range(workers)]
 
     def run(number: int) -> Result:
@@ -81,17 +81,20 @@ def fuzz(folder: Path, numbers: Iterable[int], seed: int = 0, workers: int = 2) 
 
     first, *rest = numbers
     with ThreadPoolExecutor(workers) as pool:
-        return [run(first), *pool.map(run, rest)]  # by the second, there are files to copy
+        return [
+            run(first),
+            *pool.map(run, rest),
+        ]  # the first case makes the files that all others copy
 
 
 class _Worker:
-    """A process that runs cases one after the other; a new one when it hangs or dies."""
+    """A process that runs cases in sequence; it is replaced if it hangs or dies."""
 
     def __init__(self, folder: Path, seed: int):
         self._folder, self._seed, self._process = folder, seed, None
 
     def __call__(self, number: int) -> Result:
-        """Runs a case."""
+        """Run a case."""
         if self._process is None:
             self._start()
         case, begin = None, time.monotonic()
@@ -102,7 +105,7 @@ class _Worker:
                 large = _memory_of(self._process.pid) > _MEMORY
                 limit = _LIMIT * max(1.0, os.getloadavg()[0] / os.cpu_count())
                 if large or time.monotonic() - begin > limit:
-                    os.kill(self._process.pid, signal.SIGABRT)  # has faulthandler say where it is
+                    os.kill(self._process.pid, signal.SIGABRT)  # faulthandler then writes the trace
                     said = 'it takes too much memory' if large else 'it takes too long'
                     return Result(number, case, self._lost('hangs', said))
             return Result(number, case, self._connection.recv())
@@ -118,7 +121,7 @@ class _Worker:
         self._process = context.Process(target=_work, args=arguments, daemon=True)
         self._process.start()
         other.close()
-        self._connection.recv()  # it is ready
+        self._connection.recv()  # sent when it is ready
 
     def _lost(self, kind: str, said: str) -> Outcome:
         process, self._process = self._process, None
@@ -140,7 +143,7 @@ def _memory_of(process: int) -> int:
 
 
 def _work(connection: Connection, folder: Path, seed: int) -> None:
-    """Sends the case and the outcome of each number that comes."""
+    """Receive numbers; send the case and the outcome of each."""
     good, place = folder / 'good', folder / f'case-{os.getpid()}'
     for name in ('HOME', 'XDG_CACHE_HOME', 'HF_HOME', 'TFDS_DATA_DIR'):
         os.environ[name] = str(place)
@@ -153,7 +156,7 @@ def _work(connection: Connection, folder: Path, seed: int) -> None:
     log = (folder / f'{os.getpid()}.log').open('w')
     os.dup2(log.fileno(), 2)  # what libraries print
     faulthandler.enable(log)
-    from transformer_jax.benchmark import __main__ as benchmark
+    from transformer_jax.benchmark import report as benchmark
     from transformer_jax.data import tfds
     from transformer_jax.runtime import program_cache
 
@@ -192,7 +195,7 @@ def _succeed(case: Case) -> None:
 
 
 def _outcome(case: Case) -> Outcome:
-    """Runs a command as `transformer_jax.command_line.run` does."""
+    """Run a command as `transformer_jax.command_line.run` does."""
     from transformer_jax.errors import UserError
     from transformer_jax.runtime.signals import Stopped
 
@@ -219,7 +222,7 @@ def _outcome(case: Case) -> Outcome:
 
 
 def _place(error: BaseException) -> tuple[str, str]:
-    """Where an error was raised, and for whom in the package; and its whole trace."""
+    """Return where an error was raised and which of our lines led there, and the whole trace."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if '/transformer_jax/' in frame.filename]
     places = [
@@ -231,9 +234,9 @@ def _place(error: BaseException) -> tuple[str, str]:
 
 
 def report(result: Result, seed: int = 0) -> str:
-    """A result with all that it takes to see it again."""
+    """Return a result as text, with the command that repeats it."""
     number, case, outcome = result
-    # It may quote halves of characters, and signs that control terminals.
+    # The message may quote half a character, or characters that control terminals.
     said = ''.join(x if x.isprintable() else ascii(x)[1:-1] for x in outcome.said[:300])
     lines = [
         f'{outcome.kind}: {said}',
@@ -247,7 +250,7 @@ def report(result: Result, seed: int = 0) -> str:
 
 
 def main() -> None:
-    """Prints the failures and the counts; exit code 1 where anything ended in a trace or hung."""
+    """Print the failures and the counts; exit with 1 if a case ended in a trace or hung."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--cases', type=int, default=2000)
     parser.add_argument('--seed', type=int, default=0)

@@ -1,7 +1,7 @@
-"""What fuzz.py tries: commands whose flags, config file, corpus or work directory are wrong.
+"""The cases of fuzz.py: commands whose flags, config file, corpus or work directory are wrong.
 
-Each kind of case changes files in the current folder, which holds what `make_good_files` makes, and
-returns the command to run there. It never asks for what would rightly take long.
+Each kind of case changes files in the current folder, which `make_good_files` has filled, and
+returns the command to run there. No case asks for work that takes long if it is valid.
 """
 
 import contextlib
@@ -11,23 +11,24 @@ import importlib
 import io
 import json
 import lzma
-import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fuzz_damage import LINES, damage_file, json_values
+
 
 class Case(NamedTuple):
-    """What is tried.
+    """One command to try.
 
     Attributes:
-      command: name of its module.
-      arguments: of the command line.
-      damage: what was done to the files that the command reads.
-      stdin: what the command is given to read.
+      command: name of the command's module.
+      arguments: its command line.
+      damage: descriptions of the damage to the files that it reads.
+      stdin: its stdin.
     """
 
     command: str
@@ -36,7 +37,7 @@ class Case(NamedTuple):
     stdin: bytes = b'The cat sleeps.\n'
 
 
-# Values that stand in the place of good ones.
+# Values that replace good ones.
 
 _NUMBERS = ['9' * 30, '9' * 5000, ' 2 ']
 _NUMBERS += (
@@ -57,16 +58,6 @@ _PATHS += (
     'absent absent/absent folder fifo dangling loop text empty . run mean new[1] new\\1 config.py '
     'run/config.json run/vocabulary.model corpus/train.en corpus/train.tsv corpus/dev.jsonl'
 ).split()
-_DEEP = '[' * 100_000 + ']' * 100_000
-_LINES = [_DEEP, 'x ' * 50_000, 'é' * 100_000, '\ufdfa' * 300, '']
-_LINES += (
-    ' |\0|a\rb|\x1b[31m|"|a,b,c,d|a\tb\tc\td|😀|\u202eabc|\u2581 \u2581|\u2028|\x85|\ufeff|\ud83d|'
-    '\udcff|[]|{"en": 1}|{"en": "a"}|{"en": "a", "fr": "\\ud83d"}|{"en": [], "fr": NaN}'
-).split('|')
-# JSON that Python does not write stands as a name between quotation marks at first.
-_UNWRITABLE = {'"<deep>"': _DEEP, '"<long>"': '9' * 5000, '"<large>"': '1e999'}
-_JSON = [None, True, '', 'x', '\0', '\ud800', [], {}, [[]], {'a': None}, 0, -1, 1, 2, 0.5, 10**30]
-_JSON += [10**12, float('nan'), *(name.strip('"') for name in _UNWRITABLE)]
 _LITERALS = (
     'None|[]|{}|()|1|-1|0|2|True|1.5|1e400|float("nan")|10**30|10**5000|"x"|b"x"|object()|print|'
     '1j|...|range(3)|"a\\0b"|"\\ud800"|{"a": 1}|config|ConfigDict()|numpy.int64(4)|numpy.zeros(2)|'
@@ -105,12 +96,12 @@ _COMMANDS = {
     'benchmark': ['--config=config.py --parts=compile', '--config=config.py --parts=input'],
     'paper': [''],
 }
-# A FIFO named by these flags rightly waits for whoever is at its other end.
+# A FIFO as the value of these flags waits for its other end, and should.
 _STREAMS = ('input', 'output', 'source', 'reference', 'json')
 
 
 def make_good_files(run: Callable[[Case], None]) -> None:
-    """Makes a corpus, a config, a run and averaged weights in the current folder."""
+    """Make a corpus, a config, a run and averaged weights in the current folder."""
     from tiny_run import config_file, tiny
 
     from transformer_jax.data.phrasebook import generate
@@ -135,13 +126,13 @@ def make_good_files(run: Callable[[Case], None]) -> None:
         for split in ('train', 'dev', 'test')
         for side, language in (('source', 'en'), ('target', 'fr'))
     }
-    # For the phrasebook, which an override may choose.
+    # These are for the phrasebook, which an override may choose.
     data |= {'train_size': 60, 'dev_size': 2, 'test_size': 2}
     data |= {'vocab_size': 340, 'max_length': 48, 'tokens_per_batch': 384, 'num_buckets': 1}
     good = tiny(
         data={'corpus': 'files', **data},
         train={'steps': 2, 'log_every': 1, 'checkpoint_every': 1, 'eval_every': 2},
-        # Longer lines are cut, because translating them would rightly take minutes.
+        # Longer lines are cut, because translating them would take minutes.
         decode={'beam_size': 2, 'average_checkpoints': 2, 'max_source_length': 48},
     )
     config_file(Path('config.py'), good)
@@ -154,7 +145,7 @@ def make_good_files(run: Callable[[Case], None]) -> None:
 
 
 def overrides(dice: random.Random) -> Case:
-    """Sets one to three fields of the config on the command line."""
+    """Set one to three fields of the config on the command line."""
     ways = [('main', '--workdir=new'), ('benchmark', '--parts=compile')]
     command, flag = dice.choices(ways, [9, 1])[0]
     arguments = ['--config=config.py', flag]
@@ -162,13 +153,13 @@ def overrides(dice: random.Random) -> Case:
         likely = _NUMBERS if type(_defaults()[field]) in (int, float) else _WORDS + _PATHS
         value = _value(dice, likely)
         if field == 'train.steps' and value.strip().isdecimal() and 3 < int(value[:30]) < 2**31:
-            value = '3'  # so many steps would rightly take years
+            value = '3'  # a larger number would take years
         arguments += _given(f'config.{field}', value, dice)
     return Case(command, arguments)
 
 
 def flags(dice: random.Random) -> Case:
-    """Sets up to three flags of a command and has the command read odd text."""
+    """Set up to three flags of a command, which reads odd text."""
     command = dice.choices(list(_COMMANDS), [3, 8, 5, 4, 3, 0.3])[0]
     arguments = dice.choice(_COMMANDS[command]).split()
     for name in dice.choices([*_flags_of(command), 'absent'], k=dice.choice([0, 1, 1, 2, 3])):
@@ -180,19 +171,19 @@ def flags(dice: random.Random) -> Case:
 
 
 def configs(dice: random.Random) -> Case:
-    """Damages the config file, or writes one that sets fields to what they cannot be."""
+    """Damage the config file, or write one that sets fields to bad values."""
     path = Path('config.py')
     section, name = dice.choice(list(_defaults())).split('.')
     literal = dice.choice(_LITERALS)
     changes = [
         f'config.{section}.{name} = {literal}',
         f'with config.ignore_type(): config.{section}.{name} = {literal}',
-        # Not a whole section of defaults: these would rightly train the base model.
+        # A section of defaults would train the base model.
         f'config.unlock(); config.{section} = [{literal}]',
         f'return {dice.choice(_RETURNS)}',
     ]
     if dice.random() < 0.2:
-        damage = _damage(path, dice)
+        damage = damage_file(path, dice)
     else:
         change = dice.choice(changes)
         body = dice.choice(_BODIES) if dice.random() < 0.3 else _CHANGED_CONFIG.format(change)
@@ -203,7 +194,7 @@ def configs(dice: random.Random) -> Case:
 
 
 def corpora(dice: random.Random) -> Case:
-    """Damages files of a corpus, plain or compressed, texts or tables, and trains with them."""
+    """Damage text files or tables of a corpus, plain or compressed, and train with them."""
     table, packed = dice.choice(['', '.tsv', '.csv', '.jsonl']), dice.choice(['', '', '.gz', '.xz'])
     pack = gzip.compress if packed == '.gz' else lzma.compress
     arguments, damage = ['--config=config.py', '--workdir=new'], []
@@ -215,19 +206,19 @@ def corpora(dice: random.Random) -> Case:
             if table and side == 'target':
                 path = when = ''
             if when == 'before':
-                damage.append(_damage(path, dice))
+                damage.append(damage_file(path, dice))
             if packed and path and path.is_file():
                 content = path.read_bytes()
                 path = path.with_name(path.name + packed)
                 path.write_bytes(pack(content))
             if when == 'after':
-                damage.append(_damage(path, dice))
+                damage.append(damage_file(path, dice))
             arguments.append(f'--config.data.{split}_{side}={path}')
     return Case('main', arguments, damage)
 
 
 def workdirs(dice: random.Random) -> Case:
-    """Damages one or two parts of a work directory, of a run or of averaged weights."""
+    """Damage one or two parts of a work directory, of a run or of averaged weights."""
     workdir, damage = Path(dice.choice(['run', 'run', 'mean'])), []
     for _ in range(dice.choice([1, 1, 2])):
         steps = sorted(workdir.glob('checkpoints/*'))
@@ -237,18 +228,18 @@ def workdirs(dice: random.Random) -> Case:
             shutil.move(step, step.with_name(name))
             damage.append(f'{step}: named {name!r}')
         else:
-            damage.append(_damage(dice.choice(sorted(workdir.iterdir())), dice))
+            damage.append(damage_file(dice.choice(sorted(workdir.iterdir())), dice))
     return _reading(workdir, damage, dice)
 
 
 def checkpoints(dice: random.Random) -> Case:
-    """Damages one or two files or folders of a checkpoint."""
+    """Damage one or two files or folders of a checkpoint."""
     workdir, damage = Path(dice.choice(['run', 'run', 'mean'])), []
     for _ in range(dice.choice([1, 1, 2])):
         paths = sorted(workdir.glob('checkpoints/*/**/*'))
-        # Few of them are JSON, which can be wrong in more ways.
+        # Half of the damage is for the few JSON files, which can be wrong in more ways.
         damage.append(
-            _damage(dice.choice(dice.choice([paths, list(filter(_json_values, paths))])), dice)
+            damage_file(dice.choice(dice.choice([paths, list(filter(json_values, paths))])), dice)
         )
     return _reading(workdir, damage, dice)
 
@@ -259,7 +250,7 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
 
 
 def _reading(workdir: Path, damage: list[str], dice: random.Random) -> Case:
-    """A command that reads a work directory."""
+    """Return a command that reads a work directory."""
     ways = (
         'translate --workdir={0}',
         'translate --workdir={0} --average=best',
@@ -283,14 +274,14 @@ def _defaults() -> dict[str, Any]:
 
 
 def command_module(command: str) -> Any:
-    """The module that has the `main` of a command."""
+    """Return the module that defines `main` of a command."""
     name = 'benchmark.__main__' if command == 'benchmark' else command
     return importlib.import_module(f'transformer_jax.{name}')
 
 
 @functools.cache
 def _flags_of(command: str) -> list[str]:
-    """The flags that a command's own help names."""
+    """Return the flags that the help of a command lists."""
     module = command_module(command)
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         module.main(['--help'])
@@ -302,7 +293,7 @@ def _value(dice: random.Random, likely: Sequence[str] = _NUMBERS) -> str:
 
 
 def _given(name: str, value: str, dice: random.Random) -> list[str]:
-    """A flag with its value; sometimes in two words, without the value, misspelt, or twice."""
+    """Return a flag with its value; sometimes as two words, without value, misspelt, or twice."""
     flag = f'--{name}'
     slip = dice.randrange(len(flag))
     forms = [[flag, value], [flag], [flag[:slip] + flag[slip + 1 :] + f'={value}'], [value]]
@@ -311,109 +302,9 @@ def _given(name: str, value: str, dice: random.Random) -> list[str]:
 
 
 def _odd_text(dice: random.Random) -> bytes:
-    """A few lines, or bytes that are no text."""
+    """Return a few lines, or bytes that are no text."""
     if dice.random() < 0.1:
         return dice.randbytes(dice.randrange(100))
-    lines = dice.choices(['The cat sleeps.', *_LINES], k=dice.randrange(5))
+    lines = dice.choices(['The cat sleeps.', *LINES], k=dice.randrange(5))
     encoding = 'utf-16' if dice.random() < 0.1 else 'utf-8'
     return '\n'.join(lines).encode(encoding, 'surrogatepass')
-
-
-# Damage to files.
-
-
-def _damage(path: Path, dice: random.Random) -> str:
-    """Does something to a file or a folder; returns what."""
-    ways = [_replace]
-    if path.is_file():
-        ways += [_change_bytes, _change_bytes, _change_lines]
-        ways += [_change_json] * 4 if _json_values(path) else []
-    return f'{path}: {dice.choice(ways)(path, dice)}'
-
-
-def _replace(path: Path, dice: random.Random) -> str:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-    links = {f'a link to {name}': name for name in ('absent', 'text', 'folder', '/dev/zero')}
-    links['a link to itself'] = path
-    way = dice.choice(['removed', 'a folder', 'a FIFO', *links])
-    if way == 'a folder':
-        path.mkdir()
-    elif way == 'a FIFO':
-        os.mkfifo(path)
-    elif way in links:
-        path.symlink_to(Path(links[way]).absolute())
-    return way
-
-
-def _change_bytes(path: Path, dice: random.Random) -> str:
-    content = bytearray(path.read_bytes())
-    place = dice.randrange(len(content) + 1)
-    way = dice.choice(['cut', 'flipped', 'inserted', 'emptied', 'random'])
-    if way == 'cut':
-        del content[place:]
-    elif way == 'flipped':
-        content[place : place + 1] = [x ^ (1 << dice.randrange(8)) for x in content[place:][:1]]
-    elif way == 'inserted':
-        content[place:place] = dice.randbytes(dice.randrange(1, 20))
-    else:
-        content[:] = b'' if way == 'emptied' else dice.randbytes(200)
-    path.write_bytes(content)
-    return f'bytes {way} at {place}'
-
-
-def _change_lines(path: Path, dice: random.Random) -> str:
-    lines = path.read_bytes().split(b'\n')
-    place = dice.randrange(len(lines))
-    way = dice.choice(['inserted', 'inserted', 'removed', 'doubled', 'BOM', 'UTF-16'])
-    if way == 'inserted':
-        lines[place:place] = [dice.choice(_LINES).encode(errors='surrogatepass')]
-        way += f' {lines[place]!r}'
-    elif way in ('removed', 'doubled'):
-        lines[place : place + 1] = [lines[place]] * (2 if way == 'doubled' else 0)
-    content = b'\n'.join(lines)
-    if way == 'BOM':
-        content = b'\xef\xbb\xbf' + content
-    elif way == 'UTF-16':
-        content = content.decode(errors='replace').encode('utf-16')
-    path.write_bytes(content)
-    return f'line {place + 1}: {way}'
-
-
-def _json_values(path: Path) -> list[Any]:
-    """The value of each line of a JSON-lines file, or of another JSON file; [] if it is neither."""
-    try:
-        text = path.read_text(encoding='utf-8') if path.is_file() else ''
-        return [json.loads(x) for x in (text.splitlines() if path.suffix == '.jsonl' else [text])]
-    except (ValueError, RecursionError):
-        return []
-
-
-def _change_json(path: Path, dice: random.Random) -> str:
-    values = dict(enumerate(_json_values(path), 1))
-    holder, key, name = dice.choice(list(_places(values)))
-    way = dice.choice(['set', 'set', 'set', 'removed', 'renamed', 'added'])
-    if way == 'removed':
-        del holder[key]
-    elif way in ('renamed', 'added') and isinstance(key, str):
-        new = dice.choice(['', 'x', f'{key}s'])
-        holder[new] = holder.pop(key) if way == 'renamed' else None
-        way += f' ({new!r})'
-    else:
-        holder[key] = dice.choice(_JSON)
-        way = f'set to {holder[key]!r}'
-    text = ''.join(json.dumps(value) + '\n' for value in values.values())
-    for placeholder, what in _UNWRITABLE.items():
-        text = text.replace(placeholder, what)
-    path.write_text(text, encoding='utf-8')
-    return f'line {name} {way}'
-
-
-def _places(value: Any, name: str = '') -> Iterator[tuple[Any, Any, str]]:
-    """Container, key and name of everything in a JSON value."""
-    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        yield value, key, f'{name}{key}'
-        if isinstance(inner, dict | list):
-            yield from _places(inner, f'{name}{key}.')

@@ -1,10 +1,10 @@
 """Kills and stops real commands at random moments: python tests/kill_runs.py.
 
-Signals come in every phase of a training, half of them SIGKILL and half SIGTERM, and SIGTERM comes
-at any moment of `translate` and `evaluate`. After each signal every checkpoint that was whole must
-still be, and after SIGTERM the command must have ended in time, with the right code and without a
-trace. At the end each run must have the same bytes as one that was never stopped, and each file of
-translations the same lines. tests/test_kills.py runs a short version.
+Trainings get signals in every phase, half of them SIGKILL and half SIGTERM; `translate` and
+`evaluate` get SIGTERM at any moment. After each signal every complete checkpoint must still be
+readable, and after SIGTERM the command must have ended in time, with the right code and without a
+trace. At the end each run must have the same bytes as a run that was never stopped, and each file
+of translations the same lines. tests/test_kills.py runs a short version.
 """
 
 import argparse
@@ -25,28 +25,29 @@ from transformer_jax.config import TrainConfig
 from transformer_jax.data import phrasebook
 
 _POLL = 0.002  # seconds
-_LATEST = 240.0  # seconds until a command that gets no signal must have ended
-_IN_TIME = 5.0  # seconds from SIGTERM to the end
-# For each phase: what the log says at its beginning, and seconds in which the signal comes then.
+_LATEST = 240.0  # seconds within which a command without a signal must end
+_IN_TIME = 5.0  # seconds within which a command must end after SIGTERM
+# For each phase, the log message at its beginning, and the seconds after it within which to signal.
 _PHASES = {
     'start': ('', 4.0),
     'vocabulary': ('Training a vocabulary', 0.5),
     'tokenising': ('Tokenising', 0.5),
     'compiling': ('Compiling', 4.0),
-    'training': ('Training: ', 2.0),  # and dev evaluation, which takes most of that time
+    'training': ('Training: ', 2.0),  # includes dev evaluation, which takes most of the time
     'saving': (None, 0.05),
     'scoring': ('Scoring the test set', 0.5),
 }
-_FROM_THE_CACHE = ('vocabulary', 'tokenising', 'compiling')  # which would be over at once
+_FROM_THE_CACHE = ('vocabulary', 'tokenising', 'compiling')  # otherwise these end at once
 
 
 class Killer:
-    """Starts commands, ends them by signals, and counts what becomes of them.
+    """Starts commands, ends them by signals, and counts signals and faults.
 
     Attributes:
-      counts: of signals by phase, and of faults: 'lost', 'differing', 'late', 'traces', 'codes'.
+      counts: number of signals by phase, and of faults: 'lost', 'differing', 'late', 'traces' and
+        'codes'.
       reports: a line for each fault.
-      slowest: by phase, the most seconds from SIGTERM to the end.
+      slowest: for each phase, the most seconds from SIGTERM to the end of the command.
     """
 
     def __init__(self, folder: Path, seed: int):
@@ -57,8 +58,8 @@ class Killer:
         self._log = folder / 'log'
 
     def trainings(self, signals: int, steps: int) -> None:
-        """Sends `signals` signals; each run is started again until it has ended."""
-        # Long evaluations, and enough text for the phases before step 1 to take some time.
+        """Send `signals` signals to trainings; start each run again until it is finished."""
+        # Evaluations and the phases before step 1 have to last long enough to be interrupted.
         data = {'train_size': 20_000, 'dev_size': 60}
         settings = tiny(data=data, train={'steps': steps})
         config = config_file(self._folder / 'config.py', settings)
@@ -71,7 +72,7 @@ class Killer:
             while not ended:
                 phases = phases or self._dice.sample([*_PHASES], len(_PHASES))
                 number = signal.SIGTERM if sent % 2 else signal.SIGKILL
-                # Once the last signal is sent, the run goes on to its end.
+                # After the last signal the run continues to its end.
                 phase = phases.pop() if sent < signals else ''
                 whole = _readable(workdir)
                 if phase in _FROM_THE_CACHE:
@@ -89,7 +90,7 @@ class Killer:
                 self._fault('differing', f'{workdir.name} ended with other bytes')
 
     def translations(self, signals: int) -> None:
-        """Sends SIGTERM to `translate` and `evaluate` with the model of `trainings`."""
+        """Send SIGTERM to `translate` and `evaluate` with the model of `trainings`."""
         workdir = self._folder / 'reference'
         texts, output = self._folder / 'texts', self._folder / 'out'
         pairs = phrasebook.generate(seed=1, train=4000, dev=0, test=0)['train']
@@ -124,12 +125,14 @@ class Killer:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def _aim(self, process: subprocess.Popen, phase: str, workdir: Path) -> bool:
-        """Waits for a moment of a phase, if any; whether the process still runs then."""
+        """Wait for a random moment of a phase, if any; return whether the process still runs."""
         if not phase:
             return False
         mark, seconds = _PHASES[phase]
         deadline = time.monotonic() + _LATEST
-        skipped = self._dice.randrange(3) if phase == 'saving' else 0  # saves to let pass
+        skipped = (
+            self._dice.randrange(3) if phase == 'saving' else 0
+        )  # saves before the one to interrupt
         before = False
         while process.poll() is None and time.monotonic() < deadline:
             if mark is not None:
@@ -161,7 +164,7 @@ class Killer:
             self.slowest[phase] = max(seconds, self.slowest.get(phase, 0.0))
             if seconds > _IN_TIME:
                 self._fault('late', f'{phase}: {seconds:.1f} s')
-            # Before Python has come to install a handler, the system ends the process.
+            # Before Python installs a handler, the system ends the process.
             early = not self._log.read_text(errors='replace')
             self._check_code(code, (75, 0, -number) if early else (75, 0), phase)
 
@@ -176,8 +179,8 @@ class Killer:
         self, before: list[int], after: list[int], train: TrainConfig, phase: str
     ) -> None:
         for step in before:
-            # One may go only when enough newer ones are there; of one that a stop has put between
-            # the others, one is enough.
+            # A checkpoint may be deleted if enough newer ones exist; for a checkpoint off the
+            # checkpoint interval, which a stop saved, one newer checkpoint is enough.
             enough = train.keep if step % train.checkpoint_every == 0 else 1
             if step not in after and sum(newer > step for newer in after) < enough:
                 self._fault('lost', f'{phase}: the checkpoint of step {step}, of {before}; {after}')
@@ -192,7 +195,7 @@ def _being_written(workdir: Path) -> bool:
 
 
 def _readable(workdir: Path) -> list[int]:
-    """The steps of all checkpoints that are whole: read, and held against their checksums."""
+    """Return the steps of all complete checkpoints, after checking their checksums."""
     directory = workdir / 'checkpoints'
     if not directory.is_dir():
         return []
@@ -205,11 +208,13 @@ def _readable(workdir: Path) -> list[int]:
 
 
 def main() -> None:
-    """Prints the counts; exit code 1 where anything was lost, late or different."""
+    """Print the counts; exit with 1 if anything was lost, late or different."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--signals', type=int, default=400, help='to trainings')
-    parser.add_argument('--translations', type=int, default=40, help='to translate and evaluate')
-    parser.add_argument('--steps', type=int, default=60, help='of each run')
+    parser.add_argument('--signals', type=int, default=400, help='number of signals to trainings')
+    parser.add_argument(
+        '--translations', type=int, default=40, help='number of signals to translate and evaluate'
+    )
+    parser.add_argument('--steps', type=int, default=60, help='steps of each run')
     parser.add_argument('--seed', type=int, default=0)
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What runs on accelerators, compiled where JAX for them is, by accelerator_programs.py."""
+"""accelerator_programs.py compiles every program, if JAX for the accelerator is installed."""
 
 import importlib.util
 import os

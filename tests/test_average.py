@@ -19,7 +19,9 @@ from transformer_jax.training import train
 from transformer_jax.translator import Translator
 
 
-def test_the_mean_of_named_checkpoints_translates_like_them(run_command, workdir, tmp_path):
+def test_the_mean_of_given_steps_translates_as_load_with_these_steps(
+    run_command, workdir, tmp_path
+):
     output = tmp_path / 'mean'
     arguments = ['--workdir', workdir, '--output', output, '--steps', '60']
     code, out, _ = run_command(average, *arguments)
@@ -28,18 +30,18 @@ def test_the_mean_of_named_checkpoints_translates_like_them(run_command, workdir
     assert found(TEXTS, n_best=2) == wanted(TEXTS, n_best=2)
 
 
-def test_a_mean_is_scored_but_not_trained(run_command, workdir, tmp_path):
+def test_averaged_weights_can_be_scored_but_not_trained(run_command, workdir, tmp_path):
     output = tmp_path / 'mean'
     run_command(average, '--workdir', workdir, '--output', output)
     code, out, _ = run_command(evaluate, '--workdir', output)
-    test = Workdir(workdir).read_results()['test']  # of the mean of the same two
+    test = Workdir(workdir).read_results()['test']  # for the mean of the same two checkpoints
     assert (code, out.splitlines()[0].split()[1]) == (0, f'{test["bleu"]:.2f}')
     config = Workdir(output).read_run().config
     with pytest.raises(UserError, match='holds averaged weights, which cannot be trained'):
         train(config, output)
 
 
-def test_a_mean_of_a_mean_is_that_of_the_same_steps(run_command, workdir, tmp_path):
+def test_the_mean_of_averaged_weights_keeps_their_steps(run_command, workdir, tmp_path):
     mean, again = tmp_path / 'mean', tmp_path / 'again'
     run_command(average, '--workdir', workdir, '--output', mean)
     _, out, _ = run_command(average, '--workdir', mean, '--output', again)
@@ -62,14 +64,16 @@ def test_the_mean_of_a_model_in_bfloat16_is_written_in_float32(run_command, work
     ('arguments', 'sentence'),
     [
         (['--steps', '60,90'], 'are not all saved in .*: choose among 60, 120'),
-        (['--steps', '60,60'], "--steps='60,60' names a step twice"),
-        (['--steps', 'all'], "--steps='all' must be numbers of steps"),
-        (['--steps', '9' * 5000], 'must be numbers of steps'),
-        (['--steps', '60', '--average', 'best'], '--steps names the checkpoints'),
+        (['--steps', '60,60'], "--steps='60,60' has a step twice"),
+        (['--steps', 'all'], "--steps='all' must be steps with commas"),
+        (['--steps', '9' * 5000], 'must be steps with commas'),
+        (['--steps', '60', '--average', 'best'], "--steps='60' already chooses the checkpoints"),
         (['--checkpoints', '0'], 'checkpoints=0 must be a whole number from 1 to 1,000,000'),
     ],
 )
-def test_a_mistake(run_command, workdir, tmp_path, arguments, sentence):
+def test_a_mistake_writes_nothing_and_gives_one_sentence(
+    run_command, workdir, tmp_path, arguments, sentence
+):
     output = tmp_path / 'mean'
     code, out, err = run_command(average, '--workdir', workdir, '--output', output, *arguments)
     assert (code, out, err.count('\n')) == (2, '', 1)
@@ -77,19 +81,19 @@ def test_a_mistake(run_command, workdir, tmp_path, arguments, sentence):
     assert not output.exists()
 
 
-def test_a_mean_has_no_best(run_command, workdir, tmp_path):
+def test_averaged_weights_have_no_best_checkpoint(run_command, workdir, tmp_path):
     run_command(average, '--workdir', workdir, '--output', tmp_path / 'mean')
     with pytest.raises(UserError, match='has no checkpoint with a dev BLEU, by which to choose'):
         Translator.load(tmp_path / 'mean', average='best')
 
 
-def test_nothing_is_averaged_over_a_folder_that_is_there(run_command, workdir):
+def test_an_existing_output_folder_is_refused(run_command, workdir):
     arguments = ['--workdir', workdir, '--output', workdir]
     code, _, err = run_command(average, *arguments)
     assert code == 2 and 'exists already' in err
 
 
-def test_what_a_full_disk_leaves_is_removed(run_command, workdir, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_output_folder(run_command, workdir, tmp_path, monkeypatch):
     def save_weights(*_):
         raise OSError(errno.ENOSPC, 'No space left on device')
 
@@ -103,7 +107,7 @@ def test_what_a_full_disk_leaves_is_removed(run_command, workdir, tmp_path, monk
     assert not (tmp_path / 'mean').exists()
 
 
-def test_a_name_that_no_folder_can_have(run_command, workdir, tmp_path):
+def test_a_folder_name_that_is_too_long_is_reported(run_command, workdir, tmp_path):
     arguments = ['--workdir', workdir, '--output', tmp_path / ('x' * 300)]
     code, _, err = run_command(average, *arguments)
     assert code == 2 and 'cannot be made (File name too long): choose another place.' in err

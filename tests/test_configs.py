@@ -1,4 +1,4 @@
-"""Every config file holds, and those of the paper say what the paper says."""
+"""Every config file loads, and the paper's configs have the paper's values."""
 
 import dataclasses
 from pathlib import Path
@@ -28,23 +28,23 @@ def load(name):
 
 
 @pytest.mark.parametrize('name', sorted(path.stem for path in CONFIGS.glob('*.py')))
-def test_it_holds(name):
+def test_every_config_loads(name):
     assert isinstance(load(name), Config)
 
 
-def test_the_folder_argument_is_where_the_files_are():
+def test_the_argument_is_the_folder_of_the_files():
     assert load('multi30k').data.train_source == 'data/multi30k/train.en'
     assert load('tatoeba').data.test_target == 'data/tatoeba_en-fr/test.fr'
 
 
-def test_multi30k_into_french_is_that_into_german_but_for_the_files():
+def test_multi30k_into_french_differs_from_german_only_in_its_files():
     german, french = load('multi30k'), load('multi30k_fr')
     assert french.data.test_target == 'data/multi30k/test_2016_flickr.fr'
     assert french.data.test_source == german.data.test_source
     assert dataclasses.replace(french, data=german.data) == german
 
 
-def test_multi30k_regularised_into_french_is_that_into_german_but_for_files_and_beginning():
+def test_regularised_multi30k_into_french_differs_only_in_files_and_init_from():
     german, french = load('multi30k_regularised'), load('multi30k_fr_regularised')
     assert french.data == load('multi30k_fr').data
     assert french.train.init_from == 'runs/multi30k_fr_4000'
@@ -52,7 +52,7 @@ def test_multi30k_regularised_into_french_is_that_into_german_but_for_files_and_
     assert dataclasses.replace(french, data=german.data, train=train) == german
 
 
-def test_base_is_the_papers():
+def test_base_is_the_base_model_of_the_paper():
     config = load('base')
     model, optimizer, decode = config.model, config.optimizer, config.decode
     assert (model.num_layers, model.d_model, model.d_ff, model.num_heads) == (6, 512, 2048, 8)
@@ -66,7 +66,7 @@ def test_base_is_the_papers():
     assert decode.average_checkpoints == 5
 
 
-def test_big_is_the_papers():
+def test_big_is_the_big_model_of_the_paper():
     config = load('big')
     assert (config.model.d_model, config.model.d_ff, config.model.num_heads) == (1024, 4096, 16)
     assert (config.model.dropout_rate, config.train.steps) == (0.3, 300_000)
@@ -75,6 +75,6 @@ def test_big_is_the_papers():
     assert config.data == load('base').data
 
 
-def test_french_is_base_on_another_corpus():
+def test_base_en_fr_is_base_on_another_corpus():
     assert load('base_en_fr').model == load('base').model
     assert load('base_en_fr').data.dataset == 'wmt14_translate/fr-en'

@@ -1,37 +1,39 @@
-"""Words for mistakes."""
+"""UserError's helpers: paths, lists of names and suggestions."""
 
 import pytest
 
 from transformer_jax.errors import UserError, did_you_mean, first_line, listing, user_path
 
 
-def test_a_long_listing_is_cut():
+def test_a_long_listing_is_shortened():
     assert listing(map(str, range(22))).endswith("'19' and 2 more")
     assert listing(['x' * 61]) == repr('x' * 57 + '...')
     assert listing([]) == 'none'
 
 
-def test_the_nearest_is_named_if_any_is_near():
+def test_did_you_mean_gives_the_nearest_name_if_one_is_near():
     assert did_you_mean('tran.en', ['train.en', 'dev.en']) == ": did you mean 'train.en'?"
     assert did_you_mean('zzz', ['train.en', 'dev.en']) == '.'
 
 
-def test_of_an_exception_the_first_line_is_said():
-    assert first_line(ValueError('No room.\nlong trace')) == 'No room'
+def test_first_line_gives_the_first_line_of_an_exception():
+    assert first_line(ValueError('No space.\nlong trace')) == 'No space'
     assert first_line(ValueError()) == 'ValueError'
 
 
-def test_a_path_of_nobody_is_refused():
-    with pytest.raises(UserError, match=r"^x='~no_such_user/a' is of somebody who has no home"):
+def test_the_home_of_an_unknown_user_is_refused():
+    with pytest.raises(UserError, match=r"^x='~no_such_user/a' names a user without a home"):
         user_path('~no_such_user/a', 'x')
 
 
 @pytest.mark.parametrize('path', ['gs://bucket/run', 's3://bucket/run'])
-def test_a_bucket_is_no_place_in_a_file_system(path):
-    with pytest.raises(UserError, match=f"^x='{path}' is a URL: name a place in a file system"):
+def test_a_url_is_refused_as_a_path(path):
+    with pytest.raises(
+        UserError, match=f"^x='{path}' is a URL: give a path in a mounted file system"
+    ):
         user_path(path, 'x')
 
 
-def test_a_path_that_cannot_be_written_down_is_refused():
+def test_a_path_that_is_not_utf_8_is_refused():
     with pytest.raises(UserError, match=r"^x='donn\\udce9es' is not UTF-8: rename it"):
         user_path('donn\udce9es', 'x')

@@ -11,7 +11,7 @@ from transformer_jax.storage.workdir import Workdir
 
 
 def changed_run(workdir, folder, change):
-    """A copy of the run whose config.json `change` has changed; it gets what is in the file."""
+    """Return a copy of the run; `change` gets the content of its config.json and changes it."""
     run = shutil.copytree(workdir, folder)
     saved = json.loads((run / 'config.json').read_text())
     change(saved)
@@ -19,7 +19,7 @@ def changed_run(workdir, folder, change):
     return run
 
 
-def test_it_scores_the_test_set_as_the_run_did(run_command, workdir):
+def test_the_test_set_gets_the_scores_of_the_run(run_command, workdir):
     code, out, _ = run_command(evaluate, '--workdir', workdir)
     test = Workdir(workdir).read_results()['test']
     assert code == 0
@@ -31,20 +31,20 @@ def test_it_scores_the_test_set_as_the_run_did(run_command, workdir):
     assert 'log-probability / ((5 + length) / 6)^0.6' in out
 
 
-def test_it_scores_the_dev_set(run_command, workdir):
+def test_split_dev_scores_the_dev_set(run_command, workdir):
     code, out, _ = run_command(evaluate, '--workdir', workdir, '--split', 'dev')
     dev = Workdir(workdir).read_run().config.data.dev_size
     assert code == 0
-    assert f'sentences    {dev}, 1 reference(s)' in out
+    assert f'sentences    {dev}, 1 reference(s) each' in out
 
 
-def test_it_searches_as_it_is_told(run_command, workdir):
+def test_flags_of_the_search_are_used_and_printed(run_command, workdir):
     flags = ['--split', 'dev', '--beam_size', '1', '--length_penalty', '1']
     _, out, _ = run_command(evaluate, '--workdir', workdir, *flags)
     assert 'beam 1, log-probability / ((5 + length) / 6)^1,' in out
 
 
-def test_it_notices_that_a_set_has_changed(run_command, workdir, tmp_path):
+def test_a_changed_set_is_refused(run_command, workdir, tmp_path):
     def change(saved):
         saved['split_fingerprints']['dev'] = 'that of another'
 
@@ -54,20 +54,20 @@ def test_it_notices_that_a_set_has_changed(run_command, workdir, tmp_path):
     assert 'its dev set has changed since its run began: restore the corpus' in err
 
 
-def test_it_says_what_it_reads(run_command, workdir):
+def test_the_corpus_that_is_read_is_logged(run_command, workdir):
     _, _, err = run_command(evaluate, '--workdir', workdir)
     assert 'Reading the test set of the run: the embedded phrasebook.' in err
 
 
-def test_it_needs_to_know_by_what_a_set_is_the_runs(run_command, workdir, tmp_path):
+def test_a_run_without_fingerprints_is_refused(run_command, workdir, tmp_path):
     run = changed_run(workdir, tmp_path / 'run', lambda saved: saved.pop('split_fingerprints'))
     code, out, err = run_command(evaluate, '--workdir', run)
     assert (code, out) == (2, '')
-    assert 'has a config.json without a fingerprint of its test set, so that' in err
+    assert 'has a config.json without a fingerprint of its test set, so' in err
     assert 'name files (--source, --reference)' in err
 
 
-def test_it_shows_nothing_of_a_file_that_is_not_the_runs(run_command, workdir, tmp_path):
+def test_a_file_that_is_not_of_the_run_is_not_quoted(run_command, workdir, tmp_path):
     (tmp_path / 'private.csv').write_text('password,salary\n')
 
     def name_it(saved):
@@ -81,14 +81,14 @@ def test_it_shows_nothing_of_a_file_that_is_not_the_runs(run_command, workdir, t
     assert 'password' not in err
 
 
-def test_it_takes_a_set_of_the_run_or_files(run_command, workdir):
+def test_split_and_files_exclude_each_other(run_command, workdir):
     arguments = ['--workdir', workdir, '--split', 'dev', '--source', 'x', '--reference', 'x']
     code, _, err = run_command(evaluate, *arguments)
     assert code == 2
-    assert "--split names one of the run's own sets" in err
+    assert "--split=dev is one of the run's own sets" in err
 
 
-def test_it_scores_files(run_command, workdir, translator, tmp_path):
+def test_files_are_scored(run_command, workdir, translator, tmp_path):
     (tmp_path / 'source').write_text('\n'.join(TEXTS) + '\n')
     (tmp_path / 'reference').write_text('\n'.join(translator(TEXTS)) + '\n', encoding='utf-8')
     code, out, _ = run_command(
@@ -101,7 +101,9 @@ def test_it_scores_files(run_command, workdir, translator, tmp_path):
 
 
 @pytest.mark.parametrize('between', [(), ('--reference',)])
-def test_it_takes_several_references(run_command, workdir, translator, tmp_path, between):
+def test_several_references_are_scored_together(
+    run_command, workdir, translator, tmp_path, between
+):
     (tmp_path / 'source').write_text('\n'.join(TEXTS) + '\n')
     (tmp_path / 'right').write_text('\n'.join(translator(TEXTS)) + '\n', encoding='utf-8')
     (tmp_path / 'wrong').write_text('x\n' * len(TEXTS))
@@ -113,7 +115,7 @@ def test_it_takes_several_references(run_command, workdir, translator, tmp_path,
     assert code == 0
     assert 'chrF2                             100.00' in out
     assert 'nrefs:2' in out
-    # 'x' and the end of each sentence.
+    # Each sentence counts as 'x' and its end.
     assert f'per word ({2 * len(TEXTS)})' in out
 
 
@@ -121,7 +123,9 @@ def test_it_takes_several_references(run_command, workdir, translator, tmp_path,
     ('reference', 'sentence'),
     [('one\n', 'has 2 lines but --reference='), (None, '--source and --reference belong together')],
 )
-def test_a_mistake(run_command, workdir, tmp_path, reference, sentence):
+def test_a_mistake_gives_exit_code_2_and_one_sentence(
+    run_command, workdir, tmp_path, reference, sentence
+):
     (tmp_path / 'source').write_text('one\ntwo\n')
     arguments = ['--workdir', workdir, '--source', tmp_path / 'source']
     if reference is not None:

@@ -1,11 +1,11 @@
-"""The short version of kill_runs.py."""
+"""A short run of kill_runs.py."""
 
 from kill_runs import Killer
 
 
-def test_signals_at_random_moments_lose_nothing_and_change_no_byte(tmp_path):
+def test_signals_at_random_moments_lose_and_change_nothing(tmp_path):
     killer = Killer(tmp_path, seed=0)
     killer.trainings(signals=4, steps=12)
     killer.translations(signals=2)
-    # How long a signal takes is for machines with nothing else to do.
+    # A busy machine may answer a signal late.
     assert not [report for report in killer.reports if not report.startswith('late')]

@@ -36,19 +36,19 @@ COUNTS = {
 
 
 @pytest.mark.parametrize('name', ROWS)
-def test_parameters_exactly(name):
+def test_every_row_has_its_exact_parameter_count(name):
     assert parameter_count(row_config(name).model, VOCAB_SIZE) == COUNTS[name]
 
 
 @pytest.mark.parametrize('name', [name for name in ROWS if name != 'E-learned'])
 def test_a_vocabulary_of_41_000_explains_the_papers_counts(name):
-    # Row E's is not in the paper; that of "big" fits 37,000.
+    # The paper has no count for row E; its count for "big" fits 37,000.
     more = 0 if name == 'big' else 4000 * row_config(name).model.d_model
     off = COUNTS[name] + more - ROWS[name].parameters * 1e6
-    assert abs(off) < (1.2e6 if name == 'big' else 0.51e6)  # it gives whole millions
+    assert abs(off) < (1.2e6 if name == 'big' else 0.51e6)  # the paper rounds to millions
 
 
-def test_layers_by_hand():
+def test_the_base_count_matches_a_count_by_hand():
     # 18 times four projections and norm, 12 times feed-forward and norm, and the embedding.
     attention = 4 * 512 * 512 + 2 * 512
     feed_forward = 2 * 512 * 2048 + 2048 + 512 + 2 * 512
@@ -56,7 +56,7 @@ def test_layers_by_hand():
 
 
 @pytest.mark.parametrize('name', ROWS)
-def test_a_row_is_base_but_for_what_it_says(name):
+def test_a_row_differs_from_base_only_in_its_changes(name):
     base, row = load_config(f'{CONFIGS}/base.py'), load_config(f'{CONFIGS}/table3.py:{name}')
     changed = {section: set(fields) for section, fields in ROWS[name].changes.items()}
     for section, fields in row.to_dict().items():
@@ -67,17 +67,17 @@ def test_a_row_is_base_but_for_what_it_says(name):
 @pytest.mark.parametrize(
     'name', [name for name in ROWS if name[0] in 'A' or name in ('base', 'C-width-1024', 'big')]
 )
-def test_heads_make_up_the_width(name):
+def test_heads_times_size_is_the_width(name):
     model = row_config(name).model
     assert model.num_heads * model.key_size == model.num_heads * model.value_size == model.d_model
 
 
-def test_an_unknown_row_names_those_there_are():
+def test_an_unknown_row_gives_a_list_of_the_rows():
     with pytest.raises(UserError, match=r"Table 3 has no row 'F'; its rows are base, A-heads-1"):
         load_config(f'{CONFIGS}/table3.py:F')
 
 
-def test_the_command_prints_a_line_each(capsys):
+def test_the_command_prints_a_line_for_each_row(capsys):
     paper.main([])
     out = capsys.readouterr().out
     lines = {line.split()[0]: line for line in out.splitlines() if line}
@@ -85,7 +85,7 @@ def test_the_command_prints_a_line_each(capsys):
     assert '63,045,632    65M  -3.0%' in lines['base']
 
 
-def test_devices_that_are_not_there_are_said_in_a_sentence(monkeypatch):
+def test_missing_devices_are_reported_in_one_sentence(monkeypatch):
     def devices():
         raise RuntimeError("Unknown backend 'foo'")
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from transformer_jax.benchmark.__main__ import collective_bytes
+from transformer_jax.benchmark.report import collective_bytes
 from transformer_jax.config import Config, MeshConfig, ModelConfig, OptimizerConfig
 from transformer_jax.data.batching import Bucket
 from transformer_jax.errors import UserError

@@ -1,6 +1,5 @@
-"""The command `translate`: lines in, lines out."""
+"""The command `translate`: one line out for each line in, files, and resuming."""
 
-import contextlib
 import gzip
 import json
 import lzma
@@ -12,19 +11,18 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax import translate
-from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import Stopped
 from transformer_jax.translator import Sampling, Translator
 
 
-def test_lines_out_are_as_lines_in(run_command, workdir, translator):
+def test_each_line_gives_one_line_in_order(run_command, workdir, translator):
     lines = [TEXTS[1], '', TEXTS[0], TEXTS[2]]
     code, out, _ = run_command(translate, '--workdir', workdir, stdin='\n'.join(lines).encode())
     assert code == 0
     assert out.split('\n') == [*translator(lines), '']
 
 
-def test_at_a_terminal_it_asks_for_each_line(run_command, workdir, translator):
+def test_a_terminal_is_prompted_for_each_line(run_command, workdir, translator):
     lines = f'{TEXTS[0]}\n{TEXTS[2]}\n'.encode()
     code, out, err = run_command(translate, '--workdir', workdir, stdin=lines, terminal=True)
     assert code == 0
@@ -54,11 +52,12 @@ def test_flags_reach_the_translator(run_command, translator, monkeypatch, flags,
     monkeypatch.setattr(Translator, 'load', lambda *_, **__: translator)
     monkeypatch.setattr(Translator, 'translate', note)
     assert run_command(translate, '--workdir', 'x', *flags, stdin=b'\n')[0] == 0
-    assert [given.items() >= options.items() for given in asked] == [True, True]
+    [given] = asked
+    assert given.items() >= options.items()
 
 
-def test_files_and_line_ends(run_command, workdir, translator, tmp_path):
-    # A line separator inside a sentence does not end its line; a carriage return does not count.
+def test_only_newlines_end_a_line(run_command, workdir, translator, tmp_path):
+    # U+2028 does not end a line; a carriage return before a newline is dropped.
     (tmp_path / 'in').write_bytes(f'{TEXTS[0]}\r\nThe\u2028cat\n'.encode())
     code, out, _ = run_command(
         translate,
@@ -69,7 +68,7 @@ def test_files_and_line_ends(run_command, workdir, translator, tmp_path):
     assert written == [translator(TEXTS[0]), translator('The\u2028cat'), '']
 
 
-def test_n_best_with_scores(run_command, workdir, translator):
+def test_n_best_outputs_carry_line_number_and_score(run_command, workdir, translator):
     _, out, _ = run_command(
         translate,
         '--workdir', workdir, '--n_best', 2, '--scores', stdin=TEXTS[0].encode(),
@@ -78,7 +77,7 @@ def test_n_best_with_scores(run_command, workdir, translator):
     assert out == ''.join(f'1\t{one.score:.4f}\t{one.text}\n' for one in best)
 
 
-def test_bad_utf_8_names_the_line_and_keeps_the_old_output(run_command, workdir, tmp_path):
+def test_bad_utf_8_reports_the_line_and_keeps_the_old_output(run_command, workdir, tmp_path):
     (tmp_path / 'in').write_bytes(b'The cat.\n\xff\n')
     (tmp_path / 'out').write_text('kept')
     code, _, err = run_command(
@@ -92,7 +91,7 @@ def test_bad_utf_8_names_the_line_and_keeps_the_old_output(run_command, workdir,
     assert sorted(path.name for path in tmp_path.iterdir()) == ['in', 'out']
 
 
-def test_a_link_stays_and_what_it_leads_to_is_written(run_command, workdir, tmp_path):
+def test_an_output_link_stays_a_link_and_its_target_is_written(run_command, workdir, tmp_path):
     (tmp_path / 'target').write_text('old')
     (tmp_path / 'link').symlink_to('target')
     arguments = ['--workdir', workdir, '--output', tmp_path / 'link']
@@ -101,7 +100,7 @@ def test_a_link_stays_and_what_it_leads_to_is_written(run_command, workdir, tmp_
     assert (tmp_path / 'target').read_text() == '\n'
 
 
-def test_a_pipe_stays_one(run_command, workdir, tmp_path):
+def test_an_output_pipe_stays_a_pipe(run_command, workdir, tmp_path):
     os.mkfifo(tmp_path / 'pipe')
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit((tmp_path / 'pipe').read_text)
@@ -111,7 +110,7 @@ def test_a_pipe_stays_one(run_command, workdir, tmp_path):
     assert (tmp_path / 'pipe').is_fifo()
 
 
-def test_a_full_disk_is_said(run_command, workdir):
+def test_a_full_disk_is_reported(run_command, workdir):
     arguments = ['--workdir', workdir, '--output', '/dev/full']
     code, _, err = run_command(translate, *arguments, stdin=b'\n')
     assert code == 2
@@ -136,7 +135,9 @@ def test_compressed_files_are_written(
 
 
 @pytest.mark.parametrize('suffix', ['.bz2', '.zst'])
-def test_a_name_does_not_promise_what_is_not_in_the_file(run_command, workdir, tmp_path, suffix):
+def test_an_output_suffix_of_an_unsupported_compression_is_refused(
+    run_command, workdir, tmp_path, suffix
+):
     output = tmp_path / f'out{suffix}'
     output.write_bytes(b'kept')
     code, _, err = run_command(translate, '--workdir', workdir, '--output', output, stdin=b'\n')
@@ -145,16 +146,7 @@ def test_a_name_does_not_promise_what_is_not_in_the_file(run_command, workdir, t
     assert output.read_bytes() == b'kept'
 
 
-def test_a_pipe_that_nobody_reads_any_more():
-    reading, writing = os.pipe()
-    with contextlib.ExitStack() as stack, os.fdopen(writing):
-        output = translate._open_output(f'/dev/fd/{writing}', stack)
-        os.close(reading)
-        with pytest.raises(UserError, match=r'cannot be written \(Broken pipe\): choose another'):
-            output.write(['x'], ['a'], 0)
-
-
-def test_stdout_by_its_name_may_be_a_pipe(run_command, workdir):
+def test_an_output_named_as_a_file_descriptor_may_be_a_pipe(run_command, workdir):
     reading, writing = os.pipe()
     arguments = ['--workdir', workdir, '--output', f'/dev/fd/{writing}']
     assert run_command(translate, *arguments, stdin=b'\n\n')[0] == 0
@@ -163,45 +155,13 @@ def test_stdout_by_its_name_may_be_a_pipe(run_command, workdir):
         assert pipe.read() == '\n\n'
 
 
-def test_an_output_is_one_line_whatever_is_in_it(tmp_path):
-    with contextlib.ExitStack() as stack:
-        output = translate._open_output(str(tmp_path / 'out'), stack)
-        output.begin(None, '')
-        output.write(['x'], ['a\rb\nc'], 0)
-        output.commit()
-    assert (tmp_path / 'out').read_bytes() == b'a b c\n'
-
-
-def test_a_second_command_that_writes_the_same_file_is_refused(tmp_path):
-    with contextlib.ExitStack() as stack:
-        first = translate._open_output(str(tmp_path / 'out'), stack)
-        (tmp_path / 'out.partial.json').write_text('{}')
-        with pytest.raises(UserError, match='is being written by another command'):
-            translate._open_output(str(tmp_path / 'out'), stack)
-        (tmp_path / 'out.partial.json').unlink()
-        first.begin(None, '')
-        first.write(['x'], ['a'], 0)
-        first.commit()
-    assert (tmp_path / 'out').read_text() == 'a\n'
-
-
-def test_a_file_in_the_way_of_the_partial_one_is_left_be(tmp_path):
-    (tmp_path / 'out.partial').write_text("somebody's own")
-    with (
-        contextlib.ExitStack() as stack,
-        pytest.raises(UserError, match=r'out\.partial.* exists already: move it'),
-    ):
-        translate._open_output(str(tmp_path / 'out'), stack)
-    assert (tmp_path / 'out.partial').read_text() == "somebody's own"
-
-
 class Stopping:
-    """Has the translation of a chunk stop as by SIGTERM, once so many chunks are done."""
+    """Makes `Translator.translate` stop as if by SIGTERM after `after` chunks."""
 
     def __init__(self, monkeypatch, after):
         self._left, self._translate = after, Translator.translate
         self.translated = []
-        monkeypatch.setattr(translate, '_lines_at_once', lambda _: 3)
+        monkeypatch.setattr(translate, '_chunk_size', lambda _: 3)
         monkeypatch.setattr(Translator, 'translate', lambda *args, **rest: self(*args, **rest))
 
     def __call__(self, translator, texts, **options):
@@ -231,17 +191,17 @@ def _arguments(workdir, folder):
     return ['--workdir', workdir, '--input', folder / 'in', '--output', folder / 'out.gz']
 
 
-def test_a_stopped_command_goes_on_where_it_stopped(
+def test_a_stopped_command_resumes_where_it_stopped(
     run_command, workdir, translator, stopped, monkeypatch
 ):
     assert not (stopped / 'out.gz').exists()
     assert len((stopped / 'out.gz.partial').read_text().splitlines()) == 3
     with (stopped / 'out.gz.partial').open('a') as file:
-        file.write('half of what a kill had it wri')
+        file.write('half of what a killed command wro')
     again = Stopping(monkeypatch, after=-1)
     code, _, err = run_command(translate, *_arguments(workdir, stopped))
     assert (code, again.translated) == (0, LINES[3:])
-    assert 'Going on after line 3, from ' in err
+    assert 'Resuming after line 3 from ' in err
     written = gzip.decompress((stopped / 'out.gz').read_bytes()).decode()
     assert written.splitlines() == translator(LINES)
     assert sorted(path.name for path in stopped.iterdir()) == ['in', 'out.gz']
@@ -251,30 +211,28 @@ def test_a_stopped_command_goes_on_where_it_stopped(
     ('damage', 'sentence'),
     [
         (lambda partial, _: partial.write_text('x' * partial.stat().st_size), 'has been changed'),
-        (lambda _, state: state.write_text('[]'), 'cannot be read, so that nobody knows'),
+        (lambda _, state: state.write_text('[]'), ', cannot be read: remove both files'),
     ],
 )
-def test_what_is_done_is_not_gone_on_with_if_it_was_changed(
-    run_command, workdir, stopped, damage, sentence
-):
+def test_a_changed_partial_file_is_not_resumed(run_command, workdir, stopped, damage, sentence):
     damage(stopped / 'out.gz.partial', stopped / 'out.gz.partial.json')
     code, _, err = run_command(translate, *_arguments(workdir, stopped))
     assert code == 2
     assert sentence in err
 
 
-def test_a_partial_file_that_has_lost_lines_is_begun_anew_and_said(
+def test_a_shortened_partial_file_is_started_again_with_a_message(
     run_command, workdir, translator, stopped
 ):
     (stopped / 'out.gz.partial').write_text('')
     code, _, err = run_command(translate, *_arguments(workdir, stopped))
     assert code == 0
-    assert 'was changed: beginning anew' in err
+    assert 'was changed: starting from the first line' in err
     written = gzip.decompress((stopped / 'out.gz').read_bytes()).decode()
     assert written.splitlines() == translator(LINES)
 
 
-def test_outputs_cut_before_a_stop_are_counted(run_command, workdir, stopped):
+def test_outputs_cut_before_a_stop_are_counted_after_it(run_command, workdir, stopped):
     state = stopped / 'out.gz.partial.json'
     state.write_text(json.dumps(json.loads(state.read_text()) | {'cut': 3}))
     _, _, err = run_command(translate, *_arguments(workdir, stopped))
@@ -282,26 +240,26 @@ def test_outputs_cut_before_a_stop_are_counted(run_command, workdir, stopped):
 
 
 @pytest.mark.parametrize('name', ['config.json', 'new'])
-def test_no_file_of_the_run_is_an_output(run_command, workdir, name):
+def test_an_output_in_the_work_directory_is_refused(run_command, workdir, name):
     before = {path.name for path in workdir.iterdir()}
     arguments = ['--workdir', workdir, '--output', workdir / name]
     code, _, err = run_command(translate, *arguments, stdin=b'a\n')
     assert code == 2
-    assert 'is in the work directory, whose files belong to the run' in err
+    assert 'is in the work directory, which holds files of the run only' in err
     assert {path.name for path in workdir.iterdir()} == before
 
 
-def test_the_input_is_no_output(run_command, workdir, tmp_path):
+def test_an_output_that_is_the_input_is_refused(run_command, workdir, tmp_path):
     (tmp_path / 'in').write_text('a\n')
     (tmp_path / 'link').symlink_to('in')
     arguments = ['--workdir', workdir, '--input', tmp_path / 'in', '--output', tmp_path / 'link']
     code, _, err = run_command(translate, *arguments)
     assert code == 2
-    assert 'is the input as well' in err
+    assert 'is also the input' in err
     assert (tmp_path / 'in').read_text() == 'a\n'
 
 
-def test_what_another_command_has_done_is_not_gone_on_with(run_command, workdir, stopped):
+def test_a_partial_file_of_another_command_is_not_resumed(run_command, workdir, stopped):
     before = (stopped / 'out.gz.partial').read_bytes()
     arguments = _arguments(workdir, stopped)
     changed_lines = stopped / 'other'
@@ -309,7 +267,7 @@ def test_what_another_command_has_done_is_not_gone_on_with(run_command, workdir,
     for changed in (['--beam_size', 1], ['--input', changed_lines]):
         code, _, err = run_command(translate, *arguments, *changed)
         assert code == 2
-        assert 'is what is done of another command' in err
+        assert 'holds outputs of another command' in err
         assert (stopped / 'out.gz.partial').read_bytes() == before
 
 
@@ -327,14 +285,14 @@ def test_a_program_that_writes_a_line_and_waits_gets_its_answer(workdir, transla
         command.result()
 
 
-def test_outputs_that_were_cut_are_counted(run_command, workdir):
+def test_cut_outputs_are_counted_in_a_warning(run_command, workdir):
     lines = '\n'.join(TEXTS).encode()
     arguments = ['--workdir', workdir, '--max_extra_length', 0]
     _, _, err = run_command(translate, *arguments, stdin=lines * 2)
     assert re.search(r'\d of 9 outputs ended at the limit of max_extra_length=0 tokens', err)
 
 
-def test_a_name_that_is_too_long_is_said(run_command, workdir):
+def test_a_file_name_that_is_too_long_is_reported(run_command, workdir):
     code, _, err = run_command(translate, '--workdir', workdir, '--output', 'x' * 300, stdin=b'\n')
     assert code == 2
     assert 'cannot be written (File name too long)' in err
@@ -343,12 +301,12 @@ def test_a_name_that_is_too_long_is_said(run_command, workdir):
 @pytest.mark.parametrize(
     ('arguments', 'sentence'),
     [
-        (['--workdir', 'nowhere', '--top_k', '5'], '--top_k=5 is of --sample, which is not given'),
+        (['--workdir', 'nowhere', '--top_k', '5'], '--top_k=5 requires --sample: add it.'),
         (
             ['--workdir', 'nowhere', '--sample', '--beam_size', '8'],
-            '--beam_size=8 is of the search that --sample replaces',
+            '--beam_size=8 is for beam search, which --sample replaces',
         ),
-        (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' is of somebody who has no"),
+        (['--workdir', '~no_such_user/x'], "workdir='~no_such_user/x' names a user without a home"),
         (['--workdir', 'nowhere'], "workdir='nowhere' holds no trained model"),
         (['--workdir', 'nowhere', '--input', 'no'], "--input='no' does not exist"),
         (['--workdir', 'nowhere', '--sample', '--top_p', '2'], 'top_p=2.0 must be greater than 0'),
@@ -356,7 +314,9 @@ def test_a_name_that_is_too_long_is_said(run_command, workdir):
         ([], 'the following arguments are required: --workdir'),
     ],
 )
-def test_a_mistake(run_command, monkeypatch, tmp_path, arguments, sentence):
+def test_a_mistake_gives_exit_code_2_and_one_sentence(
+    run_command, monkeypatch, tmp_path, arguments, sentence
+):
     monkeypatch.chdir(tmp_path)
     code, out, err = run_command(translate, *arguments)
     assert (code, out) == (2, '')

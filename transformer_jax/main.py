@@ -1,4 +1,4 @@
-"""Trains a translator, or goes on training it: python -m transformer_jax.main --config=FILE."""
+"""Trains a translator, or resumes its training: python -m transformer_jax.main --config=FILE."""
 
 import logging
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from transformer_jax.runtime.signals import answer_signals
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Trains, evaluates and scores; prints the results."""
+    """Train, score the test set and print the results."""
     parser = command_line.Parser(
-        prog='python -m transformer_jax.main',
+        command='train',
         description='Trains a translator, or resumes its training: run the same command again.\n'
-        'At the end it averages checkpoints, translates the test set and scores it.',
+        'At the end it averages checkpoints, then translates and scores the test set.',
     )
     command_line.add_config_flag(parser)
     parser.add_argument('--workdir', help='folder of the run (default: runs/NAME_OF_THE_CONFIG)')
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def report(results: dict[str, Any]) -> str:
-    """What results.json holds, for people."""
+    """Return the content of results.json as text for people."""
     test, dev = results['test'], results['best_dev']
     lines = [
         f'steps        {results["step"]:,}, mean of checkpoints {results["averaged_checkpoints"]}',

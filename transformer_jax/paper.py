@@ -1,7 +1,4 @@
-"""Prints the paper's Table 3 beside what is here: python -m transformer_jax.paper.
-
-Each row is a config: --config=configs/table3.py:NAME trains it.
-"""
+"""The paper's Table 3, row by row: python -m transformer_jax.paper prints it."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,8 +10,8 @@ from transformer_jax.model.flops import training_flops
 from transformer_jax.runtime.signals import answer_signals
 
 VOCAB_SIZE = 37_000  # section 5.1
-_TOKENS = 25_000  # of each side in a batch, section 5.1
-_LENGTH = 25  # tokens of a sentence, for the FLOPs of attention: about the mean of WMT news
+_TOKENS = 25_000  # on each side of a batch, section 5.1
+_LENGTH = 25  # tokens in a sentence, about the mean of WMT news, for the FLOPs of attention
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,12 +19,12 @@ class Row:
     """A row of Table 3.
 
     Attributes:
-      changes: what differs from the base model, by section and field of the config.
-      perplexity: the paper's, per piece, on newstest2013.
-      bleu: the paper's, on newstest2013; for 'big' as well.
-      parameters: the paper's, in millions, the base model's where a row changes nothing that
-        counts; None for row E, whose tables it does not count.
-      measured: what this repository has measured, or ''.
+      changes: values that differ from the base model, by section and field of the config.
+      perplexity: the paper's perplexity per piece on newstest2013.
+      bleu: the paper's BLEU on newstest2013.
+      parameters: the paper's parameter count in millions; the base model's if the row changes no
+        parameters; None for row E, for which the paper gives no count.
+      measured: scores measured in this repository, or ''.
     """
 
     changes: Mapping[str, Mapping[str, Any]]
@@ -41,7 +38,7 @@ def _model(**changes: Any) -> dict[str, dict[str, Any]]:
     return {'model': changes}
 
 
-# Rows A keep the work constant: as many heads more as they are narrower.
+# Rows A keep the work constant: more heads are narrower heads.
 ROWS = {
     'base': Row({}, 4.92, 25.8),
     'A-heads-1': Row(_model(num_heads=1, d_k=512, d_v=512), 5.29, 24.9),
@@ -65,7 +62,7 @@ ROWS = {
     'big': Row(
         {
             'model': {'d_model': 1024, 'd_ff': 4096, 'num_heads': 16, 'dropout_rate': 0.3},
-            # Steps took it a second: every 10 minutes (section 6.1), too.
+            # A step of the big model took 1.0 s, so 10 minutes (section 6.1) are 600 steps.
             'train': {
                 'steps': 300_000,
                 'keep': 20,
@@ -81,35 +78,39 @@ ROWS = {
 }
 
 _NOTE = """\
-Counts are of one shared embedding of 37,000 pieces, attention without biases. The paper's are
-larger by about 4,000 x d_model in every row but "big", whatever else the row changes: as if its
-vocabulary had had 41,000 pieces (65 M = 44.1 M of layers + 40,800 x 512). For "big", 213 M =
-176.2 M of layers + 35,900 x 1024. It says no more than "about 37,000". Row E, whose count the
-paper leaves out, has two tables of 1,024 positions besides.
+parameters: with one shared embedding of 37,000 pieces, and attention without biases.
+paper, off: the paper's count, and our difference from it. The paper says "about 37,000" pieces; its
+  counts fit 41,000 pieces (65 M = 44.1 M of layers + 40,800 x 512), but 35,900 for "big" (213 M =
+  176.2 M of layers + 35,900 x 1024). It gives no count for row E, which adds two tables of 1,024
+  positions.
 GFLOP: model FLOPs of a training step on 25,000 + 25,000 tokens in sentences of 25, without padding.
-PPL and BLEU: the paper's, on newstest2013; PPL per word piece, BLEU of tokens with compounds split,
-both without averaging of checkpoints (section 6.2). What compares with them are the perplexity per
-token and the line "compounds split" of
+PPL, BLEU: the paper's on newstest2013, without averaging of checkpoints (section 6.2); PPL per word
+  piece, BLEU on tokens with compounds split. Compare them with the perplexity per token and the
+  line "compounds split" of
     python -m transformer_jax.evaluate --workdir=DIR --split=dev --checkpoints=1
-Measured: by this repository; '-' is not yet."""
+measured: in this repository; '-' is not measured yet."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the table."""
-    parser = command_line.Parser(prog='python -m transformer_jax.paper', description=__doc__)
+    """Print the table."""
+    parser = command_line.Parser(
+        command='paper',
+        description="Prints the paper's Table 3 with our parameter counts.\n"
+        'Each row is a config: train --config=table3:ROW trains it.',
+    )
     parser.parse_args(arguments)
-    from transformer_jax.sharding import data_mesh  # jax: seconds to import
+    from transformer_jax.sharding import data_mesh  # importing jax takes seconds
 
-    data_mesh()  # before the model is traced, in words of JAX's own if there are no devices
+    data_mesh()  # tracing the model would report missing devices with a trace
     command_line.print_result(table())
 
 
 def row_config(name: str, base: Config | None = None) -> Config:
-    """The config of a row.
+    """Return the config of a row.
 
     Args:
-      name: of the row.
-      base: the config of the base model; None takes the defaults, which are its.
+      name: name of the row, for example 'A-heads-16'.
+      base: config of the base model; None takes the default config.
 
     Raises:
       ValueError: if there is no such row.
@@ -121,8 +122,8 @@ def row_config(name: str, base: Config | None = None) -> Config:
 
 
 def table() -> str:
-    """Table 3, a line each."""
-    from transformer_jax.model import parameter_count  # flax: seconds to import
+    """Return Table 3 as text, one line for each row."""
+    from transformer_jax.model import parameter_count  # importing flax takes seconds
 
     lines = [
         f'{"row":16}{"layers":>7}{"d_model":>8}{"d_ff":>6}{"heads":>6}{"d_k":>5}{"d_v":>5}'

@@ -1,4 +1,4 @@
-"""Raw text in, raw text out.
+"""Translates raw text with a trained model.
 
 translator = Translator.load('runs/demo')
 translator('The cat sleeps.')
@@ -21,20 +21,20 @@ from transformer_jax.inference.load import load_trained
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.sharding import data_mesh
 
-_MOST_DRAWS = 10_000  # of a text
+_MOST_SAMPLES = 10_000  # for each text
 _logger = logging.getLogger('transformer_jax')
 
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """One output.
+    """One output for a text.
 
     Attributes:
-      text: raw text.
-      score: log-probability in nats over the length penalty (for sampling, not divided).
-      tokens: the pieces it is made of.
-      cut: whether it ended because it had as many tokens as it may have, those of the source and
-        decode.max_extra_length more.
+      text: the output as raw text.
+      score: log-probability in nats, divided by the length penalty; from sampling it is undivided.
+      tokens: the pieces of the output, without EOS.
+      cut: whether the output ended at its limit, which is decode.max_extra_length tokens more than
+        its source has.
     """
 
     text: str
@@ -45,9 +45,9 @@ class Translation:
 
 def _as_texts(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, str | bytes):
-        raise UserError(f'texts={texts[:40]!r} must be several: give a list of texts.')
+        raise UserError(f'texts={texts[:40]!r} is a single text: give a list of texts.')
     if not isinstance(texts, Iterable):
-        raise UserError(f'texts={texts!r} is no text: give a str, or a list of them.')
+        raise UserError(f'texts={texts!r} is no text: give a str, or a list of str.')
     texts = list(texts)
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
@@ -56,8 +56,8 @@ def _as_texts(texts: Iterable[str]) -> list[str]:
             text.encode()
         except UnicodeEncodeError as error:
             raise UserError(
-                f'text {number} has {text[error.start]!r} in place {error.start}, which is half a '
-                'character: read the text as what it was written in, UTF-8 most likely.'
+                f'text {number} has {text[error.start]!r} at position {error.start}, which is half '
+                'a character: decode the text with its own encoding, which is probably UTF-8.'
             ) from error
     return texts
 
@@ -66,10 +66,10 @@ class Translator:
     """Translates raw text with one model.
 
     Attributes:
-      config: of the run that trained it.
-      vocabulary: of both languages.
-      search: over token ids, with its parameters on its devices.
-      steps: of the checkpoints its parameters are the mean of; empty if it was given parameters.
+      config: config of the run that trained the model.
+      vocabulary: vocabulary of both languages.
+      search: decoder of token ids, which holds the parameters on their devices.
+      steps: steps of the checkpoints that were averaged; empty if parameters were given.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Translator:
         steps: Sequence[int] = (),
         mesh: Mesh | None = None,
     ):
-        """Wraps parameters, nested dicts of arrays, that are at hand.
+        """Take parameters that are in memory already; `load` reads them from a work directory.
 
         Args:
-          config: of the run that trained it.
-          vocabulary: of both languages.
-          params: its parameters.
-          steps: of the checkpoints they are the mean of.
-          mesh: the devices to use; None takes all of this process.
+          config: config of the run that trained the model.
+          vocabulary: vocabulary of both languages.
+          params: the model's parameters, as nested dicts of arrays.
+          steps: steps of the checkpoints that the parameters are the mean of.
+          mesh: devices to use; None takes all devices of this process.
         """
         self.config = config
         self.vocabulary = vocabulary
@@ -105,27 +105,29 @@ class Translator:
         average: str | None = None,
         steps: Sequence[int] | None = None,
     ):
-        """Loads a trained model from its work directory.
+        """Load a trained model from its work directory.
 
         Args:
-          workdir: the folder.
-          checkpoints: how many to average; None takes decode.average_checkpoints of its config.
-          average: which, the 'latest' or the 'best'; None takes decode.average of its config.
-          steps: average the checkpoints of these steps instead.
+          workdir: folder of the run.
+          checkpoints: number of checkpoints to average; None takes the run's
+            decode.average_checkpoints.
+          average: 'latest' averages the latest checkpoints, 'best' those with the highest dev BLEU;
+            None takes the run's decode.average.
+          steps: steps of the checkpoints to average; excludes `checkpoints` and `average`.
 
         Raises:
-          UserError: if nothing has been trained there.
+          UserError: if the folder holds no trained model, or the model cannot be read.
         """
-        mesh = data_mesh()  # before orbax asks for devices, in words of its own if there are none
+        mesh = data_mesh()  # orbax would report missing devices with a trace
         found = load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps)
         return cls(*found, mesh=mesh)
 
     def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
-        """Translates a text to a text, or a list of texts to a list of texts.
+        """Translate a text to a text, or a list of texts to a list of texts.
 
         Args:
-          text: one text, or several.
-          **options: of `translate`. With n_best, each text gives a list of `Translation`s.
+          text: one raw text, or several.
+          **options: options of `translate`. With n_best, each text gives a list of `Translation`s.
         """
         results = self.translate([text] if isinstance(text, str) else text, **options)
         if 'n_best' not in options:
@@ -145,114 +147,103 @@ class Translator:
         first_line: int = 1,
         progress: bool = False,
     ) -> list[list[Translation]]:
-        """Translates texts of any length, in batches of similar length.
+        """Translate texts of any length, in batches of similar length.
 
-        An empty text, or one of which normalisation leaves nothing, stays empty. A text longer than
-        the limit, where there is one, is cut, and a warning names its line.
+        An empty text stays empty, and so does a text that normalisation empties. A text longer than
+        max_source_length is cut, and a warning gives its line number.
 
         Args:
-          texts: raw texts, a sentence each.
-          n_best: outputs for each text, the best first; at most the beam size, or 10,000 when
+          texts: raw texts, each one sentence.
+          n_best: outputs for each text, best first; at most the beam size, or 10,000 when
             sampling.
-          beam_size: hypotheses; None takes the config's.
-          length_penalty: alpha; None takes the config's.
-          max_extra_length: most tokens that an output has more than its text; None takes the
-            config's.
-          max_source_length: most tokens of a text, the end mark included; None takes the config's.
-          sampling: draws outputs instead of searching.
-          first_line: the number of the first text, for warnings and for the draws of sampling.
-          progress: shows a bar on stderr.
+          beam_size: number of hypotheses; None takes the config's.
+          length_penalty: alpha of the length penalty; None takes the config's.
+          max_extra_length: limit on the tokens that an output has more than its text; None takes
+            the config's.
+          max_source_length: limit on the tokens of a text, EOS included; 0 is no limit; None takes
+            the config's.
+          sampling: how to sample outputs; None searches for them.
+          first_line: line number of the first text, for warnings and for the seed of sampling.
+          progress: whether to show a progress bar on stderr.
 
         Returns:
-          For each text, its outputs; fewer than n_best where the search found fewer.
+          For each text, its outputs; fewer than n_best if the search found fewer.
 
         Raises:
-          UserError: if an option is out of range, what is given is no text, or a text needs more
-            memory than there is.
+          UserError: if an option is out of range, an item of `texts` is no text, or a text needs
+            more memory than a device has.
         """
+        decode = self.check_options(
+            n_best=n_best,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_extra_length=max_extra_length,
+            max_source_length=max_source_length,
+            sampling=sampling,
+        )
         texts = _as_texts(texts)
-        decode = self.decode_config(beam_size, length_penalty, max_extra_length, max_source_length)
-        if type(n_best) is not int:
-            raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
-        if sampling is not None and not isinstance(sampling, Sampling):
-            raise UserError(f'sampling={sampling!r} must be a Sampling(), or None to search.')
-        if sampling is not None and not 1 <= n_best <= _MOST_DRAWS:
-            raise UserError(f'n_best={n_best} must be from 1 to {_MOST_DRAWS:,} when sampling.')
-        if sampling is None and not 1 <= n_best <= decode.beam_size:
-            raise UserError(
-                f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
-                'raise beam_size, or lower n_best.'
-            )
+        ids_of = self._encode_and_cut(texts, decode, first_line)
+        indices, lines = list(ids_of), list(ids_of.values())
+        numbers = [first_line + index for index in indices]
+        limits = [self.search.output_limit(len(ids), decode) for ids in lines]
         results: list[list[Translation]] = [[Translation('', 0.0, ())] * n_best for _ in texts]
-        ids_of = self.vocabulary.encode(texts)
-        full = [k for k, ids in enumerate(ids_of) if len(ids) > 1]
-        limit = self.search.source_limit(decode)
-        lines = [ids_of[k] for k in full]
-        for n, ids in enumerate(lines):
-            if limit and len(ids) > limit:
-                _logger.warning(
-                    'Line %d has %d tokens and is cut to the limit of %d.',
-                    first_line + full[n],
-                    len(ids),
-                    limit,
-                )
-                lines[n] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
-        numbers = [first_line + k for k in full]
-        longest = [self.search.output_limit(len(ids), decode) for ids in lines]
-        without: list[int] = []  # numbers of lines without an output
-        with progress_bar('Translating', total=len(full), unit=' lines', shown=progress) as bar:
-            for index, tokens, scores in self.search(
+        failed: list[int] = []  # numbers of the lines without an output
+        with progress_bar('Translating', total=len(lines), unit=' lines', shown=progress) as bar:
+            for k, tokens, scores in self.search(
                 lines, decode, n_best=n_best, sampling=sampling, numbers=numbers
             ):
-                results[full[index]] = [
-                    self._translation(tokens[n], scores[n], longest[index])
+                results[indices[k]] = [
+                    self._translation(tokens[n], scores[n], limits[k])
                     for n in range(n_best)
                     if n == 0 or scores[n] > -np.inf
                 ]
                 if not np.isfinite(scores[0]):
-                    without.append(numbers[index])
+                    failed.append(numbers[k])
                 bar.update()
-        if without:
+        if failed:
             _logger.warning(
-                '%d lines, of which line %d is the first, stay empty: the scores of their outputs '
-                'are not finite. The model has diverged in training, or its weights are damaged.',
-                len(without),
-                min(without),
+                '%d lines have no translation, the first of them is line %d: the scores of their '
+                'outputs are not finite. The model diverged in training, or its weights are '
+                'damaged.',
+                len(failed),
+                min(failed),
             )
         return results
 
-    def check(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
-        """A UserError if a device has too little memory to translate one of `texts`."""
-        self.search.check(self._lengths(texts), self.decode_config(beam_size))
+    def _encode_and_cut(
+        self, texts: Sequence[str], decode: DecodeConfig, first_line: int
+    ) -> dict[int, np.ndarray]:
+        """Return the token ids of each text that is not empty, by index, cut to the limit."""
+        ids_of = {k: ids for k, ids in enumerate(self.vocabulary.encode(texts)) if len(ids) > 1}
+        limit = self.search.source_limit(decode)
+        for index, ids in ids_of.items():
+            if limit and len(ids) > limit:
+                _logger.warning(
+                    'Line %d has %d tokens and is cut to the limit of %d.',
+                    first_line + index,
+                    len(ids),
+                    limit,
+                )
+                ids_of[index] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
+        return ids_of
 
-    def prepare(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
-        """Compiles all that translating `texts` takes, by translating nothing in its shapes."""
-        self.search.prepare(self._lengths(texts), self.decode_config(beam_size))
-
-    def _lengths(self, texts: Iterable[str]) -> list[int]:
-        """Tokens of those that have any, cut as they are by default."""
-        lengths = [len(ids) for ids in self.vocabulary.encode(_as_texts(texts)) if len(ids) > 1]
-        limit = self.search.source_limit()
-        return [min(n, limit or n) for n in lengths]
-
-    def decode_config(
+    def check_options(
         self,
+        *,
+        n_best: int = 1,
         beam_size: int | None = None,
         length_penalty: float | None = None,
         max_extra_length: int | None = None,
         max_source_length: int | None = None,
+        sampling: Sampling | None = None,
     ) -> DecodeConfig:
-        """What a search goes by.
+        """Check options of `translate`, which has the same names for them.
 
-        Args:
-          beam_size: hypotheses; None takes the config's.
-          length_penalty: alpha; None takes the config's.
-          max_extra_length: most tokens that an output has more than its input; None takes the
-            config's.
-          max_source_length: most tokens of an input; None takes the config's.
+        Returns:
+          The search settings: the config's, with the given options in their place.
 
         Raises:
-          UserError: if one is out of range.
+          UserError: if an option is out of range.
         """
         given = {
             'beam_size': beam_size,
@@ -263,25 +254,51 @@ class Translator:
         decode = dataclasses.replace(
             self.config.decode, **{k: v for k, v in given.items() if v is not None}
         )
-        # Which checks that learned positions have places for the output.
-        return dataclasses.replace(self.config, decode=decode).decode
+        # The config as a whole checks that learned positions are enough for the output.
+        decode = dataclasses.replace(self.config, decode=decode).decode
+        if type(n_best) is not int:
+            raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
+        if sampling is not None and not isinstance(sampling, Sampling):
+            raise UserError(f'sampling={sampling!r} must be a Sampling(), or None to search.')
+        if sampling is not None and not 1 <= n_best <= _MOST_SAMPLES:
+            raise UserError(f'n_best={n_best} must be from 1 to {_MOST_SAMPLES:,} when sampling.')
+        if sampling is None and not 1 <= n_best <= decode.beam_size:
+            raise UserError(
+                f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
+                'raise beam_size, or lower n_best.'
+            )
+        return decode
 
-    def _translation(self, ids: np.ndarray, score: np.ndarray, longest: int) -> Translation:
+    def check(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
+        """Raise a UserError if a device has too little memory to translate one of `texts`."""
+        self.search.check(self._lengths(texts), self.check_options(beam_size=beam_size))
+
+    def prepare(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
+        """Compile the programs that translating `texts` needs; translate nothing."""
+        self.search.prepare(self._lengths(texts), self.check_options(beam_size=beam_size))
+
+    def _lengths(self, texts: Iterable[str]) -> list[int]:
+        """Return the token counts of the texts that are not empty, cut to the config's limit."""
+        lengths = [len(ids) for ids in self.vocabulary.encode(_as_texts(texts)) if len(ids) > 1]
+        limit = self.search.source_limit()
+        return [min(n, limit or n) for n in lengths]
+
+    def _translation(self, ids: np.ndarray, score: np.ndarray, limit: int) -> Translation:
         return Translation(
             self.vocabulary.decode(ids.tolist()),
             float(score),
             tuple(self.vocabulary.pieces(ids.tolist())),
-            cut=bool(np.count_nonzero(ids) >= longest),
+            cut=bool(np.count_nonzero(ids) >= limit),
         )
 
 
 def warn_of_cut_outputs(count: int, of: int, decode: DecodeConfig) -> None:
-    """Says how many outputs were cut, if any.
+    """Log a warning about outputs that were cut, if there are any.
 
     Args:
-      count: of outputs that were cut.
-      of: how many outputs.
-      decode: what the search went by.
+      count: number of outputs that were cut.
+      of: number of all outputs.
+      decode: settings of the search.
     """
     if count:
         _logger.warning(

@@ -1,10 +1,15 @@
+"""The command `benchmark`: every part, its JSON file and its mistakes."""
+
 import json
+import subprocess
+import sys
 
 import pytest
 from tiny_run import config_file, trained
 
 from transformer_jax.benchmark import __main__ as benchmark
-from transformer_jax.benchmark import measure
+from transformer_jax.benchmark import measure, report
+from transformer_jax.benchmark.workload import synthetic_store
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.errors import UserError
 
@@ -24,9 +29,11 @@ def config(tmp_path):
     return f'--config={path}'
 
 
-def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
-    monkeypatch.setattr(benchmark, '_ROWS', (1, 8, 65))  # 64 is the most on CPUs
+def test_every_part_is_measured_and_printed_and_written_as_json(
+    config, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(report, '_SECONDS', 0.05)
+    monkeypatch.setattr(report, '_ROWS', (1, 8, 65))  # 64 is the most on CPUs
     benchmark.main([config, '--synthetic=300', f'--json={tmp_path}/out.json'])
     out = capsys.readouterr().out
     figures = json.loads((tmp_path / 'out.json').read_text())
@@ -37,7 +44,7 @@ def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkey
     assert compiled['parameters'] == 5120
     assert '5,120 parameters, vocabulary of 50; 2 shapes compiled in ' in out
     assert compiled['warm_seconds'] > 0 and compiled['cold_seconds'] > 0
-    # What moves is the gradient, 4 bytes for each parameter, and little else.
+    # The devices exchange the gradient, 4 bytes for each parameter, and little else.
     assert 20_480 <= compiled['moved_bytes']['all-reduce'] < 20_600
     assert len(figures['train']['shapes']) == 2
     for found in [*figures['train']['shapes'], figures['train']['mix']]:
@@ -52,12 +59,12 @@ def test_it_measures_every_part_and_writes_what_it_prints(config, capsys, monkey
         assert 0 < found['median_seconds'] <= found['p95_seconds']
 
 
-def test_it_measures_and_traces_the_corpus_of_a_config_that_begins_from_another_run(
+def test_a_config_with_init_from_is_measured_and_traced_on_its_own_corpus(
     workdir, capsys, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(benchmark, '_SECONDS', 0.05)
+    monkeypatch.setattr(report, '_SECONDS', 0.05)
     monkeypatch.setattr(measure, 'start', lambda flags: 2.5)
-    monkeypatch.setattr(measure, 'matrix_ceiling', lambda *_: 1e12)  # which takes seconds
+    monkeypatch.setattr(measure, 'matrix_ceiling', lambda *_: 1e12)  # otherwise it takes seconds
     data = {'vocab_size': 450, 'subword_sampling': 0.1}  # the run's own has 500 pieces
     run = trained().to_dict()
     config = Config.from_mapping(
@@ -75,7 +82,7 @@ def test_it_measures_and_traces_the_corpus_of_a_config_that_begins_from_another_
     assert figures['start'] == {'as_found_seconds': 2.5, 'warm_seconds': 2.5}
 
 
-def test_collectives_are_counted_by_the_bytes_they_put_out():
+def test_collective_bytes_counts_the_outputs_of_collectives():
     hlo = """
   %a = f32[4,8]{1,0} all-reduce(f32[4,8]{1,0} %x), channel_id=1
   ROOT %b = (bf16[10]{0}, s32[]) all-reduce(%y, %z)
@@ -83,12 +90,12 @@ def test_collectives_are_counted_by_the_bytes_they_put_out():
   %d = f32[16]{0} all-gather-done(%c)
   %e = f32[100]{0} add(%all-reduce, %all-reduce)
 """
-    assert benchmark.collective_bytes(hlo) == {'all-reduce': 128 + 24, 'all-gather': 64}
+    assert report.collective_bytes(hlo) == {'all-reduce': 128 + 24, 'all-gather': 64}
 
 
 def test_synthetic_lengths_are_realistic():
     config = Config(data=DataConfig(max_length=256))
-    lengths = benchmark.synthetic_store(5000, config).source.lengths
+    lengths = synthetic_store(5000, config).source.lengths
     assert 28 < lengths.mean() < 32
     assert lengths.max() <= 256
 
@@ -99,15 +106,33 @@ def test_synthetic_lengths_are_realistic():
         (['--parts=inptu'], "--parts='inptu' must be among"),
         (['--synthetic=0'], '--synthetic=0 must be from 1 to 10,000,000.'),
         (['--synthetic=10000001'], '--synthetic=10000001 must be from 1 to 10,000,000.'),
-        (['--synthetic=9', '--parts=start,input'], '--parts=start times a training as it is'),
+        (
+            ['--synthetic=9', '--parts=start,input'],
+            "--parts=start times a training on the config's own corpus",
+        ),
         (['--json=/no/such/folder/a'], 'is in a folder that does not exist'),
         (['--json=/proc/a'], 'is in a folder that cannot be written to'),
         ([f'--json={"x" * 300}'], r'cannot be a file \(File name too long\)'),
-        (['--json=/dev/full'], 'is a pipe, a device or a link to nothing'),
+        (['--json=/dev/full'], 'is a pipe, a device or a broken link'),
         ([f'--profile={"x" * 300}'], r'cannot be written to \(File name too long\)'),
         (['--profile=/proc/a'], "--profile='/proc/a' cannot be written to"),
     ],
 )
-def test_a_mistake(config, flags, sentence):
+def test_a_mistake_is_reported_with_its_flag(config, flags, sentence):
     with pytest.raises(UserError, match=sentence):
         benchmark.main([config, *flags])
+
+
+def test_help_and_mistakes_are_answered_before_jax_is_imported(config):
+    code = (
+        'import sys\n'
+        'from transformer_jax.benchmark.__main__ import main\n'
+        'for flags in (["--help"], [sys.argv[1], "--config.model.d_ff=0"]):\n'
+        '    try:\n'
+        '        main(flags)\n'
+        '    except (SystemExit, ValueError) as error:\n'
+        '        print(error)\n'
+        'print("jax" in sys.modules)\n'
+    )
+    out = subprocess.check_output([sys.executable, '-c', code, config], text=True)
+    assert out.splitlines()[-2:] == ['model.d_ff=0 must be from 1 to 262,144.', 'False']

@@ -1,3 +1,5 @@
+"""Measurements of the benchmark."""
+
 import types
 
 import numpy as np
@@ -9,11 +11,11 @@ from transformer_jax.config import Config
 from transformer_jax.errors import UserError
 
 
-def test_a_median_of_as_many_calls_as_asked_for(monkeypatch):
+def test_repeated_makes_the_requested_number_of_calls_and_returns_the_median(monkeypatch):
     now, taken = [0.0], []
 
     def run():
-        taken.append([9.0, 1.0, 5.0, 2.0][len(taken) % 4])  # the first warms up
+        taken.append([9.0, 1.0, 5.0, 2.0][len(taken) % 4])  # the first call warms up
         now[0] += taken[-1]
 
     monkeypatch.setattr(measure, 'time', types.SimpleNamespace(perf_counter=lambda: now[0]))
@@ -23,7 +25,7 @@ def test_a_median_of_as_many_calls_as_asked_for(monkeypatch):
     assert len(taken) == 4 + 3
 
 
-def test_outputs_are_as_long_as_their_sources():
+def test_benchmark_outputs_are_as_long_as_their_sources():
     model = {'num_layers': 1, 'd_model': 32, 'd_ff': 32, 'num_heads': 2}
     random = np.random.default_rng(0)
     sentences = [random.integers(2, 300, n).astype(np.int32) for n in (3, 9, 20, 5, 12)]
@@ -32,7 +34,7 @@ def test_outputs_are_as_long_as_their_sources():
         assert np.count_nonzero(found.tokens[0]) == len(sentences[found.index])
 
 
-def test_sources_beyond_the_positions_are_cut():
+def test_sources_longer_than_the_learned_positions_are_cut():
     model = {'num_layers': 1, 'd_model': 32, 'd_ff': 32, 'num_heads': 2}
     model |= {'positions': 'learned', 'max_positions': 4}
     sections = {'model': model, 'data': {'max_length': 3}, 'decode': {'max_extra_length': 0}}
@@ -41,12 +43,12 @@ def test_sources_beyond_the_positions_are_cut():
     assert [ids.tolist() for ids in speed._sentences] == [[5, 6, 7, 1]]
 
 
-def test_a_training_is_timed_to_its_first_step(tmp_path):
+def test_start_times_a_training_to_its_first_step(tmp_path):
     config = config_file(tmp_path / 'config.py', tiny(data={'cache_dir': f'{tmp_path}/cache'}))
     assert measure.start([f'--config={config}']) > 0.0
 
 
-def test_the_evaluation_before_step_1_is_no_step(monkeypatch, tmp_path):
+def test_start_does_not_take_an_evaluation_before_step_1_for_a_step(monkeypatch, tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
     found = iter([[], [{'kind': 'dev'}], [{'kind': 'dev'}, {'kind': 'train'}]])
     monkeypatch.setattr(measure, 'read_metrics', lambda path: next(found))
@@ -54,7 +56,9 @@ def test_the_evaluation_before_step_1_is_no_step(monkeypatch, tmp_path):
     assert not list(found)
 
 
-def test_a_training_that_fails_says_why(tmp_path):
+def test_start_reports_why_a_training_failed(tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
-    with pytest.raises(UserError, match=r'that was to be timed has ended: error: .*d_model=-1'):
+    with pytest.raises(
+        UserError, match=r'the training to be timed has failed: error: .*d_model=-1'
+    ):
         measure.start([f'--config={config}', '--config.model.d_model=-1'])

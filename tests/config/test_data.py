@@ -1,4 +1,4 @@
-"""The section data: what it refuses."""
+"""The section data: values that it refuses and accepts."""
 
 import re
 
@@ -25,40 +25,40 @@ from transformer_jax.errors import UserError
         ),
         (
             {'corpus': 'files'},
-            "data.train_source='' must name a file, since data.corpus is 'files'.",
+            "data.train_source='' must name a file, because data.corpus is 'files'.",
         ),
         (
             {'corpus': 'files', 'train_source': 'a', 'dev_target': 'b'},
-            "data.dev_target='b' needs data.dev_source beside it.",
+            "data.dev_target='b' requires data.dev_source: set it too.",
         ),
         (
             {'corpus': 'files', 'train_source': 'a', 'test_target': 'b'},
-            "data.test_target='b' needs data.test_source beside it.",
+            "data.test_target='b' requires data.test_source: set it too.",
         ),
         (
             {'corpus': 'tfds', 'dataset': ''},
-            "data.dataset='' must name a dataset, since data.corpus is 'tfds'.",
+            "data.dataset='' must name a dataset, because data.corpus is 'tfds'.",
         ),
         (
             {'corpus': 'huggingface', 'dataset': ''},
-            "must name a dataset, since data.corpus is 'huggingface'.",
+            "must name a dataset, because data.corpus is 'huggingface'.",
         ),
         (
             {'dev_source': 'a', 'dev_target': 'b'},
-            "data.dev_source='a' is for data.corpus='files', not 'tfds': set data.corpus to that",
+            "data.dev_source='a' is for data.corpus='files', but data.corpus is 'tfds': change",
         ),
     ],
 )
-def test_values_that_do_not_fit(values, message):
+def test_bad_values_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         DataConfig(**values)
 
 
-def test_both_sides_may_be_of_one_language():
+def test_both_sides_may_have_the_same_language():
     assert DataConfig(source_language='de', target_language='de').source_language == 'de'
 
 
-def test_values_just_within_their_bounds():
+def test_values_at_their_limits_are_accepted():
     DataConfig(tokens_per_batch=800, max_length=100)
     DataConfig(max_length=2, character_coverage=0.98)
     DataConfig(corpus='files', train_source='a', dev_source='b', dev_target='c')

@@ -1,4 +1,4 @@
-"""The section decode: the paper's search, and what it refuses."""
+"""The section decode: the paper's search, and values that it refuses and accepts."""
 
 import re
 
@@ -8,7 +8,7 @@ from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.errors import UserError
 
 
-def test_decoding_is_the_papers():
+def test_default_decoding_is_that_of_the_paper():
     decode = Config().decode
     assert (decode.beam_size, decode.length_penalty, decode.max_extra_length) == (4, 0.6, 50)
     assert decode.average_checkpoints == 5
@@ -18,13 +18,13 @@ def test_decoding_is_the_papers():
     'values, message',
     [
         ({'average': 'last'}, "must be one of latest, best: did you mean 'latest'?"),
-        ({'max_source_length': 1}, 'decode.max_source_length=1 leaves room for the end mark only.'),
+        ({'max_source_length': 1}, 'decode.max_source_length=1 leaves no token for the source'),
     ],
 )
-def test_values_that_do_not_fit(values, message):
+def test_bad_values_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         DecodeConfig(**values)
 
 
-def test_values_just_within_their_bounds():
+def test_values_at_their_limits_are_accepted():
     DecodeConfig(max_source_length=2)

@@ -1,4 +1,4 @@
-"""The section mesh: what it refuses."""
+"""The section mesh: values that it refuses and accepts."""
 
 import re
 
@@ -13,16 +13,16 @@ from transformer_jax.errors import UserError
     [
         (
             {'data': 0},
-            'mesh.data=0 must be from 1 to 1,000,000, or -1 for the devices left.',
+            'mesh.data=0 must be from 1 to 1,000,000, or -1 for all other devices.',
         ),
         ({'tensor': -2}, 'mesh.tensor=-2 must be from 1 to'),
         ({'fsdp': -1}, "mesh={'data': -1, 'fsdp': -1, 'tensor': 1} has more than one -1"),
     ],
 )
-def test_values_that_do_not_fit(values, message):
+def test_bad_values_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         MeshConfig(**values)
 
 
-def test_any_one_axis_takes_the_devices_left():
+def test_one_axis_may_take_the_remaining_devices():
     assert MeshConfig(data=2, fsdp=-1).fsdp == -1

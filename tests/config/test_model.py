@@ -1,4 +1,4 @@
-"""The section model: the paper's base, and what it refuses."""
+"""The section model: the paper's base, and values that it refuses and accepts."""
 
 import re
 
@@ -8,7 +8,7 @@ from transformer_jax.config import ModelConfig
 from transformer_jax.errors import UserError
 
 
-def test_the_model_is_the_papers_base():
+def test_the_default_model_is_the_base_model_of_the_paper():
     model = ModelConfig()
     assert (model.num_layers, model.d_model, model.d_ff, model.num_heads) == (6, 512, 2048, 8)
     assert (model.key_size, model.value_size) == (64, 64)
@@ -16,7 +16,7 @@ def test_the_model_is_the_papers_base():
     assert (model.positions, model.norm) == ('sinusoidal', 'post')
 
 
-def test_sizes_of_heads():
+def test_key_and_value_sizes_default_to_d_model_over_num_heads():
     assert ModelConfig(d_k=16).key_size == 16
     assert ModelConfig(d_k=16).value_size == 64
     assert ModelConfig(d_v=32).value_size == 32
@@ -41,7 +41,7 @@ def test_sizes_of_heads():
             'choose a multiple of it, or set model.d_k and model.d_v.',
         ),
         ({'d_model': 10, 'num_heads': 4, 'd_k': 3}, 'is not divisible by'),
-        ({'d_model': 9, 'num_heads': 3}, 'model.d_model=9 must be even for sinusoidal positions.'),
+        ({'d_model': 9, 'num_heads': 3}, 'model.d_model=9 must be even for sinusoidal positions'),
         (
             {'attention_implementation': 'flash'},
             "model.attention_implementation='flash' must be one of xla, cudnn.",
@@ -66,10 +66,10 @@ def test_sizes_of_heads():
         ({'attention_implementation': 'cudnn', 'num_heads': 2}, 'at most 128'),
     ],
 )
-def test_values_that_do_not_fit(values, message):
+def test_bad_values_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         ModelConfig(**values)
 
 
-def test_values_just_within_their_bounds():
+def test_values_at_their_limits_are_accepted():
     ModelConfig(d_model=9, num_heads=3, positions='learned')

@@ -1,4 +1,4 @@
-"""The section train: what it refuses."""
+"""The section train: values that it refuses and accepts."""
 
 import re
 
@@ -17,14 +17,14 @@ from transformer_jax.errors import UserError
         ),
     ],
 )
-def test_values_that_do_not_fit(values, message):
+def test_bad_values_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         TrainConfig(**values)
 
 
-def test_values_just_within_their_bounds():
+def test_values_at_their_limits_are_accepted():
     TrainConfig(eval_every=2000, checkpoint_every=1000)
 
 
-def test_a_folder_to_begin_from_has_one_name():
+def test_init_from_is_normalised():
     assert TrainConfig(init_from='runs/mine/') == TrainConfig(init_from='runs//mine')

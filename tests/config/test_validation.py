@@ -1,4 +1,4 @@
-"""What is checked of many fields: types and bounds."""
+"""Types and ranges of all fields."""
 
 import dataclasses
 import inspect
@@ -17,14 +17,14 @@ from transformer_jax.config import (
 from transformer_jax.errors import UserError
 
 
-def test_frozen():
+def test_configs_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         ModelConfig().d_model = 4
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().model = ModelConfig()
 
 
-def test_an_int_is_welcome_where_a_float_is_wanted_and_becomes_one():
+def test_an_int_for_a_float_field_becomes_a_float():
     rate = ModelConfig(dropout_rate=0).dropout_rate
     assert (rate, type(rate)) == (0.0, float)
 
@@ -47,7 +47,7 @@ def test_an_int_is_welcome_where_a_float_is_wanted_and_becomes_one():
         (DecodeConfig, 'beam_size', 4.5, 'decode.beam_size=4.5 is of type float but must be int.'),
     ],
 )
-def test_a_wrong_type(section, field, value, message):
+def test_a_wrong_type_is_refused(section, field, value, message):
     with pytest.raises(UserError, match=re.escape(message)):
         section(**{field: value})
 
@@ -75,14 +75,14 @@ MAY_BE_ZERO = {
 
 
 def refusal(section, name, value):
-    """What is said of a value of a field, without the section before it."""
+    """Return the error message for a value of a field, without the section before the field."""
     with pytest.raises(UserError) as error:
         section(**{name: value})
     return str(error.value).partition('.')[2]
 
 
 @pytest.mark.parametrize('section, name, kind', NUMBERS)
-def test_every_number_has_a_limit_beyond_which_it_is_refused_by_name(section, name, kind):
+def test_every_number_above_its_limit_is_refused_by_name(section, name, kind):
     absurd = {int: 10**12, float: 1e38}[kind]
     assert refusal(section, name, absurd).startswith(f'{name}={absurd} must be ')
 
@@ -133,31 +133,31 @@ def test_a_rate_is_at_least_0_and_below_1(section, name):
         (DecodeConfig, 'beam_size', 1, 1000, 'must be from 1 to 1,000.'),
     ],
 )
-def test_both_ends_of_a_range_belong_to_it(section, name, least, most, message):
+def test_both_ends_of_a_range_are_accepted(section, name, least, most, message):
     for value in (least, most):
         assert getattr(section(**{name: value}), name) == value
     for value in (type(most)(-1), most + 1):
         assert refusal(section, name, value) == f'{name}={value} {message}'
 
 
-def test_a_factor_is_above_0_up_to_its_limit():
+def test_a_factor_must_be_above_0_and_at_most_its_limit():
     said = 'must be greater than 0 and at most 100.'
     for value in (0.0, 101.0):
         assert refusal(ModelConfig, 'attention_gain', value).endswith(said)
     assert ModelConfig(attention_gain=100).attention_gain == 100.0
 
 
-def test_paths_have_no_nul():
-    with pytest.raises(UserError, match=r'data\.cache_dir=.* holds a NUL character: leave it out'):
+def test_a_path_with_a_nul_character_is_refused():
+    with pytest.raises(UserError, match=r'data\.cache_dir=.* has a NUL character: leave it out'):
         DataConfig(cache_dir='a\0')
 
 
-def test_names_are_utf_8():
+def test_a_path_that_is_not_utf_8_is_refused():
     with pytest.raises(UserError, match=r"data\.train_source='donn\\udce9es' is not UTF-8: rename"):
         DataConfig(train_source='donn\udce9es')
 
 
-def test_a_number_that_no_float_can_hold():
+def test_a_number_too_large_for_a_float_is_refused():
     with pytest.raises(UserError, match=r'learning_rate_scale=inf must be a finite number'):
         OptimizerConfig(learning_rate_scale=10**400)
 
@@ -171,7 +171,7 @@ def test_a_number_that_no_float_can_hold():
         (DecodeConfig, 'length_penalty'),
     ],
 )
-def test_must_be_finite(section, name, value):
+def test_a_number_that_is_not_finite_is_refused(section, name, value):
     with pytest.raises(UserError, match=rf'\.{name}={value}'):
         section(**{name: value})
 
@@ -184,6 +184,6 @@ def test_must_be_finite(section, name, value):
         ('beta2', 0.99999999, 'is 1 in single precision: set it to 0.9999999 or less.'),
     ],
 )
-def test_what_single_precision_cannot_hold(field, value, message):
+def test_a_number_beyond_single_precision_is_refused(field, value, message):
     with pytest.raises(UserError, match=re.escape(f'optimizer.{field}={value} {message}')):
         OptimizerConfig(**{field: value})

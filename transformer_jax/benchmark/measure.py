@@ -1,8 +1,8 @@
-"""Measurements of a config on this machine: of its input, its training step and its search.
+"""Speed of a config on this machine: its input pipeline, its training step and its search.
 
-Each function runs what training or translating runs, and returns what the benchmark prints: nested
-dicts of numbers, in seconds, bytes, FLOPs and tokens. Target tokens are real ones, end marks
-included; model FLOPs are those of `flops.py`, in which padding is no work.
+Each function runs the same code as training or translating, and returns nested dicts of numbers for
+the report, in seconds, bytes, FLOPs and tokens. Target tokens include EOS but no padding; model
+FLOPs are those of `flops.py`, in which padding counts as no work.
 """
 
 import dataclasses
@@ -44,17 +44,17 @@ from transformer_jax.training.initialization import initial_state
 from transformer_jax.training.metrics_writer import read_metrics
 
 Numbers = dict[str, Any]
-_EOS = 1  # of what is decoded here: any token but padding does
+_EOS = 1  # for random sentences any token but padding will do
 
 
 def repeated(run: Callable[[], Any], *, seconds: float, least: int = 3, most: int = 20) -> float:
-    """The median time of a call, in seconds, after one that is not counted.
+    """Return the median time of a call, in seconds, after one call to warm up.
 
     Args:
-      run: does the work, and returns when it is done.
-      seconds: after which no further call is begun,
-      least: unless there were fewer calls,
-      most: or as soon as there were so many.
+      run: function that does the work and returns when it is done.
+      seconds: time budget; no call starts after it.
+      least: smallest number of calls, even beyond the time budget.
+      most: largest number of calls.
     """
     run()
     times: list[float] = []
@@ -66,15 +66,15 @@ def repeated(run: Callable[[], Any], *, seconds: float, least: int = 3, most: in
 
 
 def matrix_ceiling(config: Config, mesh: Mesh, seconds: float = 2.0) -> float:
-    """FLOP/s of products of large square matrices, on all devices of a mesh at a time.
+    """Return the FLOP/s of products of large square matrices on all devices of a mesh.
 
     Args:
-      config: whose dtype of computation they have.
-      mesh: the devices.
-      seconds: to measure for.
+      config: config whose compute dtype the matrices have.
+      mesh: devices to use.
+      seconds: time budget.
     """
-    # Large enough that memory is no limit; on accelerators many in one program, which last longer
-    # than it takes to start it.
+    # Matrices are large enough that memory bandwidth does not limit the speed. On accelerators a
+    # program computes many products, so that its start does not count.
     size, count = (2048, 1) if jax.default_backend() == 'cpu' else (8192, 16)
     sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
 
@@ -96,10 +96,10 @@ def matrix_ceiling(config: Config, mesh: Mesh, seconds: float = 2.0) -> float:
 
 
 def start(command: Sequence[str]) -> float:
-    """Seconds from the start of a training process to the end of its first step.
+    """Return the seconds from the start of a training process to the end of its first step.
 
     Args:
-      command: flags of `transformer_jax.main`, the config's name and its overrides.
+      command: flags of `transformer_jax.main`: --config and its overrides.
 
     Raises:
       UserError: if the training fails.
@@ -117,13 +117,13 @@ def start(command: Sequence[str]) -> float:
         ):
             try:
                 log = Path(folder) / 'run' / 'metrics.jsonl'
-                # A run with train.init_from measures dev before step 1.
+                # A run with train.init_from logs an evaluation before step 1.
                 while not any(record['kind'] == 'train' for record in read_metrics(log)):
                     stop_if_requested()
                     if process.poll() is not None:
                         messages.seek(0)
                         last = (messages.read().strip().splitlines() or ['no message'])[-1]
-                        raise UserError(f'the training that was to be timed has ended: {last}')
+                        raise UserError(f'the training to be timed has failed: {last}')
                     time.sleep(0.02)
                 return time.perf_counter() - begin
             finally:
@@ -136,10 +136,10 @@ def input_pipeline(
     subword_sampler: SubwordSampler | None,
     seconds: float,
 ) -> Numbers:
-    """How fast the feed is, on its own, over shuffled epochs."""
+    """Measure the input pipeline alone, over shuffled epochs."""
     load_tensorflow()
     feed = training_batches(store, plan, 0, subword_sampler=subword_sampler)
-    next(feed)  # the first waits for tf.data to start
+    next(feed)  # the first batch waits for tf.data to start
     pairs = batches = 0
     begin = time.perf_counter()
     while (taken := time.perf_counter() - begin) < seconds:
@@ -160,20 +160,23 @@ def input_pipeline(
 def compilation(
     config: Config, vocab_size: int, plan: BatchPlan, mesh: Mesh, limit: int | None
 ) -> tuple[dict[Bucket, CompiledStep], Numbers]:
-    """Compiles the training step for all shapes, without and with a cache that knows them.
+    """Compile the training step for all shapes twice, with a cold and with a warm cache.
 
     Args:
-      config: of the run.
+      config: config of the run.
       vocab_size: V.
-      plan: whose shapes they are.
-      mesh: the devices.
-      limit: see `compile_steps`.
+      plan: batch plan with the shapes.
+      mesh: devices of the run.
+      limit: memory limit of `compile_steps`.
+
+    Returns:
+      The program of each shape, and the seconds of both compilations.
     """
     seconds = []
     before = jax.config.jax_compilation_cache_dir
     with tempfile.TemporaryDirectory() as folder:
         keep_compiled_programs(Path(folder))
-        reset_cache()  # JAX opens the folder once
+        reset_cache()  # otherwise JAX keeps using the folder that it opened before
         for _ in ('cold', 'warm'):
             jax.clear_caches()
             begin = time.perf_counter()
@@ -185,7 +188,7 @@ def compilation(
 
 
 class TrainingSpeed:
-    """The training step with weights of its own."""
+    """Measures the training step with random weights."""
 
     def __init__(
         self,
@@ -195,21 +198,21 @@ class TrainingSpeed:
         mesh: Mesh,
         ceiling: float,
     ):
-        """Makes an initial state.
+        """Make an initial state.
 
         Args:
-          config: of the run.
+          config: config of the run.
           vocab_size: V.
-          programs: from `compile_steps`.
-          mesh: the devices.
-          ceiling: FLOP/s, from `matrix_ceiling`.
+          programs: compiled steps from `compile_steps`.
+          mesh: devices of the run.
+          ceiling: FLOP/s from `matrix_ceiling`.
         """
         self._config, self._vocab_size = config, vocab_size
         self._programs, self._mesh, self._ceiling = programs, mesh, ceiling
         self._state = initial_state(config, vocab_size, mesh)
 
     def shape(self, bucket: Bucket, seconds: float) -> Numbers:
-        """A batch without any padding, step by step."""
+        """Measure steps on a batch without padding, waiting for the end of each step."""
         program, random = self._programs[bucket], np.random.RandomState(0)
         sizes = {'source': bucket.source_length, 'target': bucket.target_length}
         batch = {
@@ -229,10 +232,10 @@ class TrainingSpeed:
         seconds: float,
         rounds: int = 5,
     ) -> Numbers:
-        """The config's own batches, through the feed, as the trainer takes them: no waiting for a
-        step before the next is asked for. The median of some rounds.
+        """Measure steps on the config's own batches, without waiting for the end of each step.
 
-        Lengths are those of the store, also where pieces are drawn.
+        It returns the round with the median speed. Tokens are counted in the store, even if subword
+        sampling changes them.
         """
         rows = {bucket: program.rows for bucket, program in self._programs.items()}
         load_tensorflow()
@@ -240,19 +243,19 @@ class TrainingSpeed:
         results = []
 
         def steps(count: int) -> tuple[float, float]:
-            """Seconds in all, and those of them that the devices may have waited for batches."""
+            """Return the seconds of the steps, and for how many devices waited for batches."""
             begin, waiting = time.perf_counter(), 0.0
             for _ in range(count):
                 asked = time.perf_counter()
                 bucket, batch = next(feed)
-                # A wait of the host alone costs nothing: it is ahead of accelerators.
+                # The host is ahead of accelerators; its own waiting costs nothing.
                 if self._state.step.is_ready():
                     waiting += time.perf_counter() - asked
                 self._state = self._programs[bucket].run(self._state, batch)
             jax.block_until_ready(self._state)
             return time.perf_counter() - begin, waiting
 
-        before = 3  # the first of all waits for tf.data to start
+        before = 3  # warm-up steps; the first waits for tf.data to start
         fastest, _ = min(steps(1) for _ in range(before))
         count = max(1, min(500, math.ceil(seconds / rounds / fastest)))
         planned = itertools.islice(_planned(plan), before, None)
@@ -279,7 +282,7 @@ class TrainingSpeed:
 
 
 def peak_memory(mesh: Mesh) -> Numbers:
-    """The most memory that was in use: of a device, or of this process where devices do not say."""
+    """Return the peak memory of a device, or of this process if devices do not report theirs."""
     stats = mesh.local_devices[0].memory_stats() or {}
     if 'peak_bytes_in_use' in stats:
         return {'bytes': stats['peak_bytes_in_use'], 'of': 'device'}
@@ -289,28 +292,28 @@ def peak_memory(mesh: Mesh) -> Numbers:
 
 
 class DecodingSpeed:
-    """Searches with random weights, for outputs exactly as long as their sources.
+    """Measures beam search with random weights; outputs are exactly as long as their sources.
 
-    Weights that were not trained end their outputs anywhere; here the end mark is made unlikely,
-    and the limit is the length of the source.
+    Random weights would end outputs at random lengths. So EOS is made unlikely, and the limit of an
+    output is the length of its source.
 
     Attributes:
-      max_rows: most sentences that translating takes at a time here.
+      max_rows: most sentences that translating puts in one batch on this machine.
     """
 
     def __init__(self, config: Config, vocab_size: int, sentences: Sequence[np.ndarray]):
-        """Makes initial weights.
+        """Make initial weights.
 
         Args:
-          config: sizes, dtype and length penalty.
+          config: config with sizes, dtype and length penalty.
           vocab_size: V.
-          sentences: int32 ids with the end mark, to be translated; what is too long for the
-            model's positions is cut.
+          sentences: int32 ids with EOS, to translate; sentences too long for learned positions are
+            cut.
         """
         model = Transformer(config.model, vocab_size)
         one = jnp.zeros((1, 1), jnp.int32)
         params = jax.jit(model.init)(jax.random.key(0), one, one)['params']
-        # All others have logits on both sides of this one's 0, some of them far above.
+        # EOS then has a logit of 0; some of the other random logits are far above 0.
         params['embedding'] = params['embedding'].at[_EOS].set(0.0)
         decode = dataclasses.replace(config.decode, max_extra_length=0)
         config = dataclasses.replace(config, decode=decode)
@@ -323,7 +326,7 @@ class DecodingSpeed:
         ]
 
     def throughput(self, beam_size: int, max_rows: int, seconds: float) -> Numbers:
-        """Of batches of at most so many sentences, sorted by length."""
+        """Measure throughput with at most `max_rows` sentences in a batch, sorted by length."""
         self._search.max_rows = max_rows
         sentences = self._sentences[: max(8, 4 * max_rows)]
         decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
@@ -343,7 +346,7 @@ class DecodingSpeed:
         }
 
     def latency(self, beam_size: int, count: int = 40) -> Numbers:
-        """Seconds for a sentence on its own: median and 95th percentile of `count` sentences."""
+        """Measure the seconds for single sentences: median and 95th percentile of `count`."""
         decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
         sentences = self._sentences[:count]
         for ids in sentences:  # compiles each shape once
@@ -362,7 +365,7 @@ class DecodingSpeed:
 
 
 def _planned(plan: BatchPlan) -> Iterator[np.ndarray]:
-    """The pairs of each step."""
+    """Yield the ids of the pairs of each step."""
     for epoch in itertools.count():
         for batch in plan.epoch(epoch):
             yield batch.ids[batch.ids >= 0]

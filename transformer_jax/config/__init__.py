@@ -1,7 +1,7 @@
-"""Every setting of a run, its default (the base model of the paper) and what it may be.
+"""Every setting of a run: its meaning, its default (the base model of the paper) and its limits.
 
-A config file builds an `ml_collections.ConfigDict` from `Config().to_config_dict()` and changes
-what it wants; `Config.from_mapping` turns that into the frozen `Config` that all code below reads.
+A config file changes fields of the `ml_collections.ConfigDict` that `Config().to_config_dict()`
+makes. `loading.load_config` runs the file and makes the frozen `Config` that all other code reads.
 """
 
 from transformer_jax.config.config import Config, check_key

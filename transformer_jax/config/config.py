@@ -1,4 +1,4 @@
-"""All sections of a run, and which of their fields make it another run."""
+"""All sections of a run, and the fields that a resumed run may change."""
 
 import dataclasses
 import difflib
@@ -14,9 +14,8 @@ from transformer_jax.config.train import TrainConfig
 from transformer_jax.config.validation import fail
 from transformer_jax.errors import UserError
 
-# What may change between two starts of one run: how long it is and what is done along the way, and
-# how its steps are laid on whatever devices there are. Where the data lie is free, since a
-# fingerprint of their content is compared.
+# Fields that may change when a run is resumed: its length, what it does between steps, and how its
+# steps use the devices. Paths of data may change, because fingerprints of the content are compared.
 _FREE = (
     'model.remat',
     'train.steps',
@@ -43,12 +42,12 @@ _FREE = (
 )
 _FREE_SECTIONS = ('mesh', 'decode')
 
-# What may change of a model from one run to another that begins from its weights.
+# Fields of the model that do not change its weights, so a run with init_from may set them freely.
 _FREE_OF_WEIGHTS = (
     'dropout_rate',
     'attention_dropout_rate',
     'activation_dropout_rate',
-    'attention_gain',  # of random weights
+    'attention_gain',  # scales initial weights only
     'attention_implementation',
     'dtype',
     'remat',
@@ -57,7 +56,16 @@ _FREE_OF_WEIGHTS = (
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """All settings of a run, a section each; the default is the paper's base model on WMT14."""
+    """All settings of a run in six sections; the default is the paper's base model on WMT14.
+
+    Attributes:
+      model: the network.
+      data: the sentence pairs and their batches.
+      optimizer: Adam, the learning rate and regularisation.
+      train: length of the training, checkpoints, logging and evaluation.
+      mesh: use of the devices.
+      decode: search for translations.
+    """
 
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
@@ -80,38 +88,41 @@ class Config:
             fail(
                 'train.log_every',
                 self.train.log_every,
-                f'times data.tokens_per_batch={self.data.tokens_per_batch} is more than can be '
-                'counted, 2^31: lower one of the two.',
+                f'times data.tokens_per_batch={self.data.tokens_per_batch} must be less than 2^31: '
+                'lower one of the two.',
             )
-        longest, reach = self.data.max_length, self.model.max_sequence_length
-        if reach is not None and longest > reach:
+        longest, limit = self.data.max_length, self.model.max_sequence_length
+        if limit is not None and longest > limit:
             fail(
                 'data.max_length',
                 longest,
-                f'is more than model.max_positions={reach}, '
-                'the longest sentence that learned positions reach: raise it or lower this.',
+                f'is more than model.max_positions={limit}, the longest sentence with learned '
+                'positions: raise model.max_positions or lower data.max_length.',
             )
-        if reach is not None and reach - self.decode.max_extra_length < 2:
+        if limit is not None and limit - self.decode.max_extra_length < 2:
             fail(
                 'decode.max_extra_length',
                 self.decode.max_extra_length,
-                f'leaves no place for a source among model.max_positions={reach} learned '
-                'positions: lower it.',
+                f'leaves no learned position for the source, because model.max_positions={limit}: '
+                'lower it or raise model.max_positions.',
             )
         if self.data.vocabulary and self.train.init_from:
             fail(
                 'data.vocabulary',
                 self.data.vocabulary,
-                f'cannot go with train.init_from={self.train.init_from!r}, whose weights belong to '
-                'a vocabulary of their own: leave out one of the two.',
+                f'does not go with train.init_from={self.train.init_from!r}, which brings its own '
+                'vocabulary: leave out one of the two.',
             )
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> 'Config':
-        """Builds a `Config` from nested mappings such as a ConfigDict.
+        """Build a `Config` from nested mappings such as a ConfigDict.
+
+        Args:
+          mapping: values by section and field; sections and fields left out have their defaults.
 
         Raises:
-          UserError: for an unknown key (it names the nearest), a wrong type or a bad value.
+          UserError: for an unknown key, with the nearest known one; for a wrong type or bad value.
         """
         values = {}
         for section, section_class in _SECTIONS.items():
@@ -126,22 +137,25 @@ class Config:
         return cls(**values)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Nested plain dicts: section, field, value."""
+        """Return nested plain dicts: values by section and field."""
         return dataclasses.asdict(self)
 
     def to_config_dict(self):
-        """An `ml_collections.ConfigDict` for config files to start from; it knows every field."""
-        from ml_collections import ConfigDict  # only config files need the package
+        """Return an `ml_collections.ConfigDict` with every field, for config files to change."""
+        from ml_collections import ConfigDict  # only config files need it
 
         config = ConfigDict(self.to_dict())
-        config.lock()  # so that a misspelt field fails on its own line of the config file
+        config.lock()  # a misspelt field then fails on its line of the config file
         return config
 
     def differences(self, other: 'Config') -> list[str]:
-        """The fields that make `other` another run than this one, as 'field: mine, theirs'."""
+        """Return the differences for which `other` cannot resume a run of this config.
+
+        Each is a text such as 'model.d_ff: 2048 against 1024', with the value of `other` last.
+        """
         free = list(_FREE)
         if self.data.corpus == 'huggingface':
-            free.append('data.dataset')  # which may be a folder
+            free.append('data.dataset')  # it may be the path of a folder
         return [
             line
             for section, name, line in self._different_fields(other)
@@ -149,7 +163,7 @@ class Config:
         ]
 
     def model_differences(self, other: 'Config') -> list[str]:
-        """The fields for which weights of `other` do not fit, as 'field: mine, theirs'."""
+        """Return the differences for which weights of `other` do not fit; see `differences`."""
         return [
             line
             for section, name, line in self._different_fields(other)
@@ -157,7 +171,7 @@ class Config:
         ]
 
     def _different_fields(self, other: 'Config') -> Iterator[tuple[str, str, str]]:
-        """Section, name and 'field: mine, theirs' of each field that is not the same."""
+        """Yield section, field and difference of each field whose values differ."""
         mine, theirs = self.to_dict(), other.to_dict()
         for section in mine:
             for name, value in mine[section].items():
@@ -170,14 +184,14 @@ _SECTIONS = {field.name: field.type for field in dataclasses.fields(Config)}
 
 
 def check_key(key: str) -> None:
-    """Raises a UserError that names the nearest field unless `key` ('model.d_ff') is one."""
+    """Raise a UserError with the nearest name if `key` is no field ('model.d_ff') or section."""
     known = list(_SECTIONS)
     for section, section_class in _SECTIONS.items():
         known += [f'{section}.{field.name}' for field in dataclasses.fields(section_class)]
     if key in known:
         return
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    # A right name in the wrong section, or in none, is a slip that spelling alone does not find.
+    # Comparing whole keys would not find a correct name in a wrong section, or without a section.
     names = {name.rpartition('.')[2]: name for name in known}
     same_name = difflib.get_close_matches(key.rpartition('.')[2], names, n=1, cutoff=0.8)
     hint = names[same_name[0]] if same_name else (near or [None])[0]

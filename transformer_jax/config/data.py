@@ -1,4 +1,4 @@
-"""The section `data`."""
+"""The section `data`: corpus, vocabulary and batches."""
 
 import dataclasses
 
@@ -13,50 +13,61 @@ from transformer_jax.config.validation import (
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """The sentence pairs and how they become batches.
+    """The sentence pairs, their vocabulary and their batches.
 
     Attributes:
-      corpus: 'files', 'tfds', 'huggingface' or 'phrasebook' (the embedded English-French one).
-      source_language: code of the language translated from, e.g. 'en'.
-      target_language: code of the language translated into, e.g. 'de'; for those without spaces,
-        'zh' for instance, BLEU counts characters. It may be the source language, for paraphrases,
-        corrections or simpler words.
-      train_source, train_target: for 'files', two text files aligned by line. A single TSV, CSV or
-        JSON-lines file is given as train_source alone, with the two columns named below. Either may
-        end in .gz or .xz.
-      dev_source, dev_target, test_source, test_target: the same; left empty, pairs are held out of
-        the training side.
-      source_column, target_column: names of the columns, for tables, 'tfds' and 'huggingface'; left
-        empty, the columns are named as the languages.
-      dataset: for 'tfds' and 'huggingface', the name of the dataset.
-      train_split, dev_split, test_split: its splits; a dev or test split left empty is held out of
-        the training split.
-      data_dir: where TFDS keeps datasets; empty means its own default.
-      manual_dir: folder of archives that TFDS asks to be downloaded by hand.
-      train_size: pairs to generate, for 'phrasebook'; at most 1,000,000.
-      dev_size, test_size: pairs to hold out (or generate) where the corpus has no such part; at
-        most 100,000 each.
-      vocabulary: an existing SentencePiece model file; empty trains one on the training side.
-      vocab_size: pieces of the shared vocabulary, the 256 bytes of the fall-back included; at most
-        10,000,000.
-      character_coverage: share of characters that get a piece of their own, from 0.98 to 1; the
-        rest use bytes.
-      normalization: SentencePiece's rule: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'.
-      subword_sampling: BPE-dropout (Provilkov et al., 2020): share of merges left out, at random,
-        each time that a training sentence is seen; 0 is off, 0.1 that paper's. With a unigram
-        model in `vocabulary`, the alpha of subword regularisation (Kudo, 2018). Below 1.
-      subword_sampling_sides: which sentences it is for: 'both', 'source' or 'target'.
-      max_length: most tokens, the end mark included, of either side of a training pair; at most
-        1,000,000. Longer pairs are left out of training, counted and reported; evaluation leaves
-        out nothing.
-      tokens_per_batch: source and target positions, each, of one training batch; at most
-        100,000,000.
-      num_buckets: shapes that training batches come in: more means less padding, longer compiling;
+      corpus: kind of corpus: 'files' (text files or a table), 'tfds' (TensorFlow Datasets),
+        'huggingface' (Hugging Face datasets) or 'phrasebook' (the embedded English-French one).
+      source_language: code of the source language, for example 'en'.
+      target_language: code of the target language, for example 'de'. It selects the tokenizer of
+        BLEU: languages without spaces, for example 'zh', are scored by characters. It may equal
+        source_language, for paraphrases or corrections.
+      train_source: with corpus 'files', the text file of training sources, one sentence a line; or
+        one TSV, CSV or JSON-lines table of both sides. A name may end in .gz or .xz.
+      train_target: with corpus 'files', the text file of training targets; its line n translates
+        line n of train_source. Empty if train_source is a table.
+      dev_source: as train_source, for the dev set; if empty, pairs are held out of the training
+        set.
+      dev_target: as train_target, for the dev set.
+      test_source: as train_source, for the test set; if empty, pairs are held out of the training
+        set.
+      test_target: as train_target, for the test set.
+      source_column: column of the sources, in tables, 'tfds' and 'huggingface'; if empty, it is
+        source_language.
+      target_column: column of the targets, in tables, 'tfds' and 'huggingface'; if empty, it is
+        target_language.
+      dataset: with corpus 'tfds' or 'huggingface', the name of the dataset.
+      train_split: with corpus 'tfds' or 'huggingface', the dataset's split for training.
+      dev_split: the dataset's split for dev; if empty, pairs are held out of train_split.
+      test_split: the dataset's split for test; if empty, pairs are held out of train_split.
+      data_dir: folder where TFDS keeps its datasets; if empty, TFDS's own default.
+      manual_dir: folder of the archives that TFDS cannot download itself.
+      train_size: with corpus 'phrasebook', the number of training pairs; at most 1,000,000.
+      dev_size: number of pairs to hold out for dev if the corpus has no dev set (for 'phrasebook',
+        to generate); at most 100,000.
+      test_size: number of pairs to hold out for test if the corpus has no test set (for
+        'phrasebook', to generate); at most 100,000.
+      vocabulary: path of a SentencePiece model; if empty, one is trained on the training set.
+      vocab_size: number of pieces of the shared vocabulary, including the 256 bytes that spell
+        unknown characters; at most 10,000,000.
+      character_coverage: share of the training text's characters that become pieces, from 0.98 to
+        1; bytes spell the others.
+      normalization: SentencePiece's rule for both sides: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc',
+        'nfkc_cf' or 'identity'. The '_cf' rules lowercase.
+      subword_sampling: BPE-dropout (Provilkov et al., 2020): the share of merges that is skipped at
+        random each time a training sentence is seen. 0 is off; the paper recommends 0.1. If
+        `vocabulary` is a unigram model, the alpha of subword regularisation (Kudo, 2018). Below 1.
+      subword_sampling_sides: sides that subword_sampling applies to: 'both', 'source' or 'target'.
+      max_length: most tokens of either side of a training pair, EOS included; at most 1,000,000.
+        Training leaves out longer pairs and logs how many; evaluation leaves out nothing.
+      tokens_per_batch: source positions of a training batch, padding included, and also its target
+        positions; at least 8 * max_length, at most 100,000,000.
+      num_buckets: number of batch shapes; more shapes mean less padding and a longer compilation;
         at most 256.
-      seed: of the batch plan, of what is held out and of the phrasebook; at most 4,294,967,295.
-      cache_dir: where tokenised corpora, vocabularies and compiled programs are kept; empty means
-        $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax. It is for training: whoever scores a
-        run has their own cache written.
+      seed: seed of the batch order, the held-out pairs and the phrasebook; at most 4,294,967,295.
+      cache_dir: folder of tokenised corpora, vocabularies and compiled programs while training; if
+        empty, $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax. Commands that read a
+        finished run ignore it, so that they write to the cache of their own user.
     """
 
     corpus: str = 'tfds'
@@ -107,9 +118,9 @@ class DataConfig:
             train_size=(1, 1_000_000),
             dev_size=(1, 100_000),
             test_size=(1, 100_000),
-            vocab_size=(4, 10_000_000),  # from padding, the end mark, the unknown and a piece
+            vocab_size=(4, 10_000_000),  # padding, EOS, the unknown token and one piece
             character_coverage=(0.98, 1),
-            max_length=(2, 1_000_000),  # from a token and the end mark
+            max_length=(2, 1_000_000),  # one token and EOS
             tokens_per_batch=(1, 100_000_000),
             num_buckets=(1, 256),
             seed=(0, 2**32 - 1),
@@ -124,11 +135,13 @@ class DataConfig:
             )
         if self.corpus == 'files':
             if not self.train_source:
-                fail('data.train_source', '', "must name a file, since data.corpus is 'files'.")
+                fail('data.train_source', '', "must name a file, because data.corpus is 'files'.")
             for split in ('dev', 'test'):
                 source, target = (getattr(self, f'{split}_{side}') for side in ('source', 'target'))
                 if target and not source:
-                    fail(f'data.{split}_target', target, f'needs data.{split}_source beside it.')
+                    fail(
+                        f'data.{split}_target', target, f'requires data.{split}_source: set it too.'
+                    )
         else:
             for split in ('train', 'dev', 'test'):
                 for side in ('source', 'target'):
@@ -136,10 +149,16 @@ class DataConfig:
                         fail(
                             f'data.{split}_{side}',
                             name,
-                            f"is for data.corpus='files', not {self.corpus!r}: set data.corpus to "
-                            'that, or leave the file out.',
+                            f"is for data.corpus='files', but data.corpus is {self.corpus!r}: "
+                            'change data.corpus, or leave the file out.',
                         )
         if self.corpus in ('tfds', 'huggingface') and not self.dataset:
-            fail('data.dataset', '', f'must name a dataset, since data.corpus is {self.corpus!r}.')
+            fail(
+                'data.dataset', '', f'must name a dataset, because data.corpus is {self.corpus!r}.'
+            )
         if self.source_column and self.source_column == self.target_column:
-            fail('data.target_column', self.target_column, 'is the source column as well.')
+            fail(
+                'data.target_column',
+                self.target_column,
+                'is also data.source_column: name two columns.',
+            )

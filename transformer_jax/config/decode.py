@@ -1,4 +1,4 @@
-"""The section `decode`."""
+"""The section `decode`: search for translations, and the weights that they use."""
 
 import dataclasses
 
@@ -7,19 +7,18 @@ from transformer_jax.config.validation import check_choice, check_range, check_t
 
 @dataclasses.dataclass(frozen=True)
 class DecodeConfig:
-    """How translations are searched for (section 6.1).
+    """Beam search, and the checkpoints whose mean translates (section 6.1).
 
     Attributes:
-      beam_size: hypotheses kept at each step, at most 1,000; 1 is greedy.
-      length_penalty: alpha in ((5 + length) / 6)^alpha of Wu et al. (2016), equation 14; at most
-        10.
-      max_extra_length: an output has at most this many tokens more than its input; at most
-        10,000.
-      max_source_length: most tokens of an input, the end mark included, at most 1,000,000; what is
-        longer is cut and reported. 0 is no limit.
-      average_checkpoints: checkpoints whose parameters are averaged for translating; at most
-        1,000,000.
-      average: which: the 'latest' (the paper), or the 'best' by dev BLEU.
+      beam_size: hypotheses kept at each step, at most 1,000; 1 is greedy search.
+      length_penalty: alpha in ((5 + length) / 6)^alpha (Wu et al., 2016, equation 14); at most 10.
+        A larger value prefers longer outputs.
+      max_extra_length: limit on the tokens that an output has more than its source; at most 10,000.
+      max_source_length: most tokens of a source, EOS included, at most 1,000,000; longer sources
+        are cut with a warning. 0 is no limit.
+      average_checkpoints: number of checkpoints whose parameters are averaged for translating; at
+        most 1,000,000.
+      average: checkpoints to average: the 'latest', as in the paper, or the 'best' by dev BLEU.
     """
 
     beam_size: int = 4
@@ -42,4 +41,8 @@ class DecodeConfig:
         )
         check_choice('decode', self, 'average', ('latest', 'best'))
         if self.max_source_length == 1:
-            fail('decode.max_source_length', 1, 'leaves room for the end mark only.')
+            fail(
+                'decode.max_source_length',
+                1,
+                'leaves no token for the source besides EOS: set it to 2 or more, or to 0.',
+            )

@@ -1,4 +1,4 @@
-"""The section `mesh`."""
+"""The section `mesh`: how devices share the work."""
 
 import dataclasses
 
@@ -7,14 +7,16 @@ from transformer_jax.config.validation import check_types, fail
 
 @dataclasses.dataclass(frozen=True)
 class MeshConfig:
-    """How the devices are laid out; their number is data · fsdp · tensor, -1 is what is left.
+    """How devices share the work.
+
+    The product data * fsdp * tensor is the number of devices. One of the three may be -1, which
+    takes all remaining devices. Results do not depend on the mesh, except for rounding.
 
     Attributes:
-      data: parts of a batch; every device of this axis holds the same parameters. At most
-        1,000,000.
-      fsdp: parts of a batch, and of the parameters and both of Adam's moments as well. At most
-        1,000,000.
-      tensor: parts of the heads, of d_ff and of the vocabulary. At most 1,000,000.
+      data: number of groups that divide each batch and hold the same parameters. At most 1,000,000.
+      fsdp: number of devices that divide each batch and also the parameters and the optimizer
+        state, which saves memory. At most 1,000,000.
+      tensor: number of devices that divide the heads, d_ff and the vocabulary. At most 1,000,000.
     """
 
     data: int = -1
@@ -27,7 +29,9 @@ class MeshConfig:
         for name, size in sizes.items():
             if not 1 <= size <= 1_000_000 and size != -1:
                 fail(
-                    f'mesh.{name}', size, 'must be from 1 to 1,000,000, or -1 for the devices left.'
+                    f'mesh.{name}',
+                    size,
+                    'must be from 1 to 1,000,000, or -1 for all other devices.',
                 )
         if list(sizes.values()).count(-1) > 1:
-            fail('mesh', sizes, 'has more than one -1: only one axis can take what is left.')
+            fail('mesh', sizes, 'has more than one -1: only one axis can take all other devices.')

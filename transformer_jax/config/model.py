@@ -1,4 +1,4 @@
-"""The section `model`."""
+"""The section `model`: sizes and variants of the network."""
 
 import dataclasses
 
@@ -14,39 +14,40 @@ from transformer_jax.config.validation import (
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """The shape of the network: every column of the paper's Table 3 that the model itself has.
+    """Sizes and variants of the network; the defaults are the paper's base model.
 
     Attributes:
-      num_layers: layers in the encoder and in the decoder, N in the paper; at most 1,000.
-      d_model: width of embeddings and of every sub-layer's output; at most 65,536.
+      num_layers: layers of the encoder, and also of the decoder (N in the paper); at most 1,000.
+      d_model: width of embeddings and sub-layer outputs; at most 65,536.
       d_ff: inner width of the feed-forward sub-layer; at most 262,144.
-      num_heads: attention heads, h in the paper; at most 1,024.
-      d_k: width of a head's queries and keys, at most 65,536; 0 means d_model / num_heads.
-      d_v: width of a head's values, at most 65,536; 0 means d_model / num_heads.
-      dropout_rate: residual dropout, on each sub-layer's output and on the embedding sum; below 1.
-      attention_dropout_rate: dropout on attention weights, which the paper does not have; below 1.
-      activation_dropout_rate: dropout on what the ReLU puts out, which the paper does not have;
-        below 1.
-      activation: of the feed-forward: 'relu' (equation 2), 'gelu' or 'swish'.
-      attention_bias: adds a bias to each projection of attention; section 3.2.2 has none.
-      attention_gain: factor on the initial matrices of queries, keys and values; 1 is Glorot's
-        initialisation of each, 0.707 that of the three as one matrix, as in fairseq and PyTorch,
-        which learns to align sooner where the learning rate is high; at most 100.
-      attention_implementation: 'xla', or 'cudnn', which on NVIDIA GPUs since Ampere computes
-        attention in one kernel that keeps no weights, in bfloat16; elsewhere it is 'xla', too.
-      output_bias: adds a bias to the logits; section 3.4 has none.
-      norm_epsilon: added to the variance in layer norm; at most 1.
-      positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (all sines, then all cosines, as
-        Marian has them) or 'learned' (Table 3, row E).
-      max_positions: rows of the learned table, at most 1,000,000; sinusoidal positions have no
-        limit.
-      norm: 'post', LayerNorm(x + Sublayer(x)), or 'pre', x + Sublayer(LayerNorm(x)).
-      dtype: of the matrix products: 'float32', 'bfloat16', or 'auto', which is bfloat16 on
-        accelerators and float32 on the CPU. Parameters, norms, softmax and loss are float32. CPUs
-        that multiply bfloat16 (AMX: Intel's servers since 2023) are faster with it; the products
-        of queries, keys and values are float32 on any CPU.
-      remat: computes each layer's activations again for the gradient instead of keeping them: about
-        a third more work for a fraction of the memory.
+      num_heads: attention heads (h in the paper); at most 1,024.
+      d_k: width of queries and keys in a head, at most 65,536; 0 means d_model / num_heads.
+      d_v: width of values in a head, at most 65,536; 0 means d_model / num_heads.
+      dropout_rate: dropout on each sub-layer output and on the embedding sum (section 5.4); below
+        1.
+      attention_dropout_rate: dropout on attention weights, which the paper does not use; below 1.
+      activation_dropout_rate: dropout on the activations inside the feed-forward sub-layer, which
+        the paper does not use; below 1.
+      activation: activation of the feed-forward sub-layer: 'relu' (equation 2), 'gelu' or 'swish'.
+      attention_bias: whether attention's projections have a bias; in section 3.2.2 they have none.
+      attention_gain: factor on the initial query, key and value matrices; at most 100. 1 is
+        Glorot's initialisation of each matrix; 0.707 is that of the three as one matrix, as in
+        fairseq and PyTorch, with which small models learn to align sooner.
+      attention_implementation: 'xla', or 'cudnn' for cuDNN's fused attention, which saves memory on
+        NVIDIA GPUs since Ampere and computes in bfloat16; other devices use 'xla'.
+      output_bias: whether the logits have a bias; in section 3.4 they have none.
+      norm_epsilon: number added to the variance in layer norm; at most 1.
+      positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (first all sines, then all cosines,
+        as in Marian) or 'learned' (Table 3, row E).
+      max_positions: with 'learned' positions, their number, which limits the length of sentences;
+        at most 1,000,000. Sinusoidal positions have no limit.
+      norm: place of layer norm: 'post' is LayerNorm(x + Sublayer(x)), as in the paper; 'pre' is
+        x + Sublayer(LayerNorm(x)).
+      dtype: type of matrix products: 'float32', 'bfloat16' or 'auto', which is bfloat16 on GPUs and
+        TPUs and float32 on CPUs. Parameters, norms, softmax and loss are always float32. 'bfloat16'
+        is faster on CPUs with AMX; attention's products stay in float32 on CPUs.
+      remat: whether the backward pass computes activations again instead of keeping them: a third
+        more work for a fraction of the memory.
     """
 
     num_layers: int = 6
@@ -99,7 +100,11 @@ class ModelConfig:
                 'choose a multiple of it, or set model.d_k and model.d_v.',
             )
         if self.positions != 'learned' and self.d_model % 2:
-            fail('model.d_model', self.d_model, 'must be even for sinusoidal positions.')
+            fail(
+                'model.d_model',
+                self.d_model,
+                'must be even for sinusoidal positions: choose an even number.',
+            )
         if self.attention_implementation == 'cudnn':
             self._check_cudnn()
 
@@ -127,15 +132,15 @@ class ModelConfig:
 
     @property
     def key_size(self) -> int:
-        """Width of a head's queries and keys."""
+        """Width of queries and keys in a head."""
         return self.d_k or self.d_model // self.num_heads
 
     @property
     def value_size(self) -> int:
-        """Width of a head's values."""
+        """Width of values in a head."""
         return self.d_v or self.d_model // self.num_heads
 
     @property
     def max_sequence_length(self) -> int | None:
-        """Most positions of a sentence, where they are learned; None where any number will do."""
+        """Most positions of a sentence if positions are learned, otherwise None."""
         return self.max_positions if self.positions == 'learned' else None

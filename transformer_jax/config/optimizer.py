@@ -1,4 +1,4 @@
-"""The section `optimizer`."""
+"""The section `optimizer`: Adam, the learning rate and regularisation."""
 
 import dataclasses
 
@@ -12,22 +12,24 @@ from transformer_jax.config.validation import (
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam, the paper's schedule (section 5.3) and label smoothing (section 5.4).
+    """Adam and the paper's learning rate (section 5.3), and regularisation (section 5.4).
 
     Attributes:
-      warmup_steps: steps over which the learning rate rises; at most 2,147,483,647.
-      learning_rate_scale: factor on the paper's schedule, at most 1e+30; its peak is
+      warmup_steps: steps during which the learning rate rises; at most 2,147,483,647. After them it
+        falls with the inverse square root of the step.
+      learning_rate_scale: factor on the paper's learning rate, at most 1e+30; the peak is
         learning_rate_scale / sqrt(d_model * warmup_steps).
-      beta1, beta2: Adam's; below 1.
-      epsilon: Adam's; at most 1.
-      weight_decay: times the learning rate, the share of each matrix that a step takes away (AdamW,
-        Loshchilov and Hutter, 2019); not of biases and norms; at most 1,000.
-      label_smoothing: probability mass spread evenly over the vocabulary; below 1.
-      r_drop: R-Drop (Liang et al., 2021): alpha, the weight of the divergence between two passes
-        with different dropout, which doubles the work; 0 is off, 5 that paper's for translation.
-        At most 1,000.
-      ema_decay: evaluates and translates with an exponential moving average of the parameters, in
-        which a step's share falls by this factor, below 1, with each later one; 0 is off.
+      beta1: Adam's decay rate of the first moment; below 1.
+      beta2: Adam's decay rate of the second moment; below 1.
+      epsilon: number that Adam adds to the root of the second moment; at most 1.
+      weight_decay: decoupled weight decay (AdamW, Loshchilov and Hutter, 2019), at most 1,000: each
+        step multiplies matrices by 1 - learning_rate * weight_decay. Biases and norms do not decay.
+      label_smoothing: probability that is spread evenly over the vocabulary; below 1.
+      r_drop: alpha of R-Drop (Liang et al., 2021), the weight of the divergence between two passes
+        with different dropout, at most 1,000. 0 is off; its paper uses 5 for translation. R-Drop
+        doubles the work of a step.
+      ema_decay: decay rate of an exponential moving average of the parameters, which then evaluates
+        and translates in their place; below 1; 0 is off.
     """
 
     warmup_steps: int = 4000

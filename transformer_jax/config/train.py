@@ -1,4 +1,4 @@
-"""The section `train`."""
+"""The section `train`: length, checkpoints, logging and evaluation."""
 
 import dataclasses
 import os
@@ -8,32 +8,31 @@ from transformer_jax.config.validation import check_choice, check_range, check_t
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """How long to train, and what to do along the way.
+    """How long to train, and what to save, log and evaluate.
 
     Attributes:
       steps: optimizer steps; at most 2,147,483,647.
-      seed: of the initial parameters and of dropout; at most 4,294,967,295.
-      init_from: folder of a trained run, or of averaged weights, to begin from: the weights it
-        translates with take the place of random ones, and its vocabulary is used; '' begins anew.
-      log_every: steps between lines in metrics.jsonl; times data.tokens_per_batch, at most
+      seed: seed of the initial parameters and of dropout; at most 4,294,967,295.
+      init_from: folder of a trained run, or of averaged weights, to fine-tune. This run starts from
+        its averaged weights and takes over its vocabulary. Empty means random weights.
+      log_every: steps between lines in metrics.jsonl; log_every * data.tokens_per_batch is at most
         2,147,483,647.
-      eval_every: steps between evaluations on dev; a multiple of checkpoint_every, at most
+      eval_every: steps between evaluations on dev, a multiple of checkpoint_every; at most
         2,147,483,647.
-      checkpoint_every: steps between checkpoints; at most 2,147,483,647.
-      keep: latest checkpoints kept, besides the best; at most 1,000,000.
-      keep_best: checkpoints of the highest dev BLEU kept; at most 1,000,000.
-      accumulate_steps: parts that a batch is divided into, one after the other, where the devices
-        cannot hold all of it at once; the step is that of the whole batch. At most 10,000.
-      deterministic: on GPUs, sums are made in one order always, so that a resumed run ends with the
-        same bytes; False lets XLA try all its kernels and take the fastest, whatever their order.
-        CPUs and TPUs know no other than the one.
-      on_nonfinite: what to do where a loss or a gradient is NaN or infinite: 'stop' the run, or
-        'skip' the step. Neither lets it into the parameters.
-      patience: evaluations without a better dev BLEU before training stops early, at most
-        1,000,000; 0 never stops. Those in the warm-up are not counted. A better dev loss counts as
-        well, while dev BLEU is not above 1.
-      eval_beam_size: beam for dev BLEU during training, at most 1,000; 1, the default, is greedy
-        and fast.
+      checkpoint_every: the checkpoint interval, in steps; at most 2,147,483,647.
+      keep: number of latest checkpoints to keep; at most 1,000,000.
+      keep_best: number of checkpoints with the highest dev BLEU to keep in addition; at most
+        1,000,000.
+      accumulate_steps: number of micro-batches that each batch is divided into if it does not fit
+        in memory; at most 10,000. The step uses the gradient of the whole batch.
+      deterministic: whether GPUs use deterministic kernels only, so that a resumed run ends with
+        the same bytes. False may be faster. CPUs and TPUs are always deterministic.
+      on_nonfinite: reaction to a loss or gradient that is NaN or infinite: 'stop' ends the run,
+        'skip' leaves out the step. Such a gradient never changes the parameters.
+      patience: number of evaluations without a better dev BLEU after which training stops early, at
+        most 1,000,000; 0 is off. Evaluations during warm-up do not count. While dev BLEU is at most
+        1, a better dev loss counts as an improvement.
+      eval_beam_size: beam size for dev BLEU during training, at most 1,000; 1 is greedy and fast.
     """
 
     steps: int = 100_000
@@ -68,12 +67,12 @@ class TrainConfig:
         )
         check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         if self.init_from:
-            # One folder is to have one name.
+            # 'runs/a' and 'runs/a/' are the same folder.
             object.__setattr__(self, 'init_from', os.path.normpath(self.init_from))
         if self.eval_every % self.checkpoint_every:
             fail(
                 'train.eval_every',
                 self.eval_every,
                 f'must be a multiple of train.checkpoint_every={self.checkpoint_every}, '
-                'so that the best model is one that was saved.',
+                'because only a saved model can be kept as the best.',
             )

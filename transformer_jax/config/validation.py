@@ -1,4 +1,4 @@
-"""What a section checks of its fields: each raises a UserError that names field and value."""
+"""Checks of a section's fields; each raises a UserError with field, value and remedy."""
 
 import dataclasses
 import math
@@ -7,17 +7,17 @@ from typing import Any, NoReturn
 
 from transformer_jax.errors import UserError, did_you_mean, is_utf8, shown
 
-# Of single precision: the least normal number and the greatest one, and the greatest below 1.
+# Single precision: the smallest normal number, the largest number, and the largest below 1.
 _LEAST, _MOST, _MOST_BELOW_ONE = 2.0**-126, 2.0**128 - 2.0**104, 1 - 2.0**-24
 
 
 def fail(field: str, value: Any, remedy: str) -> NoReturn:
-    """Raises the UserError 'field=value remedy'."""
+    """Raise the UserError 'field=value remedy'; `remedy` states the problem and what to do."""
     raise UserError(f'{field}={shown(value)} {remedy}')
 
 
 def check_types(section: str, config: Any) -> None:
-    """Checks each field against its annotation; an int is welcome where a float is wanted."""
+    """Check each field against its annotation, and turn an int for a float field into a float."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.type is float and type(value) is int:
@@ -35,17 +35,17 @@ def check_types(section: str, config: Any) -> None:
             fail(
                 f'{section}.{field.name}',
                 value,
-                f'is beyond single precision: set it to 0, or to a size from {_LEAST:.3g} to '
+                f'is beyond single precision: set it to 0, or to a magnitude from {_LEAST:.3g} to '
                 f'{_MOST:.3g}.',
             )
         if field.type is str and '\0' in value:
-            fail(f'{section}.{field.name}', value, 'holds a NUL character: leave it out.')
+            fail(f'{section}.{field.name}', value, 'has a NUL character: leave it out.')
         if field.type is str and not is_utf8(value):
-            fail(f'{section}.{field.name}', value, 'is not UTF-8: rename what it names.')
+            fail(f'{section}.{field.name}', value, 'is not UTF-8: rename the file or folder.')
 
 
 def check_range(section: str, config: Any, **ranges: tuple[float, float]) -> None:
-    """Checks that numbers of a section are in their range, e.g. num_layers=(1, 1000)."""
+    """Check that numbers are in their range, for example num_layers=(1, 1000)."""
     for name, (least, most) in ranges.items():
         value = getattr(config, name)
         if not least <= value <= most:
@@ -53,7 +53,7 @@ def check_range(section: str, config: Any, **ranges: tuple[float, float]) -> Non
 
 
 def check_positive(section: str, config: Any, **most: float) -> None:
-    """Checks that numbers of a section are above 0 and at most as given, e.g. epsilon=1."""
+    """Check that numbers are above 0 and at most their limit, for example epsilon=1."""
     for name, limit in most.items():
         value = getattr(config, name)
         if not 0 < value <= limit:
@@ -61,7 +61,7 @@ def check_positive(section: str, config: Any, **most: float) -> None:
 
 
 def check_rate(section: str, config: Any, *names: str) -> None:
-    """Checks that the numbers `names` of a section are at least 0 and below 1."""
+    """Check that the numbers with these names are at least 0 and below 1."""
     for name in names:
         if not 0.0 <= getattr(config, name) < 1.0:
             fail(f'{section}.{name}', getattr(config, name), 'must be at least 0 and below 1.')
@@ -74,7 +74,7 @@ def check_rate(section: str, config: Any, *names: str) -> None:
 
 
 def check_choice(section: str, config: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Checks that the field `name` of a section is one of `choices`."""
+    """Check that the value of the field `name` is one of `choices`."""
     value = getattr(config, name)
     if value not in choices:
         remedy = f'must be one of {", ".join(choices)}{did_you_mean(value, choices)}'

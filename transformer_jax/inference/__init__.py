@@ -1,1 +1,1 @@
-"""From sentences to devices and back: decoding in batches, and the scores of translations."""
+"""Translation with a trained model: loading, lines in and out, decoding in batches, scores."""

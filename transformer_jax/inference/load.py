@@ -22,20 +22,22 @@ def load_trained(
     steps: Sequence[int] | None = None,
     field: str = 'workdir',
 ) -> tuple[Config, Vocabulary, Any, list[int]]:
-    """Reads a trained model from its work directory.
+    """Read a trained model from its work directory.
 
     Args:
-      workdir: the folder.
-      checkpoints, average, steps: `count`, `which` and `steps` of `CheckpointChoice`.
+      workdir: folder of the run.
+      checkpoints: number of checkpoints to average; None takes the config's.
+      average: 'latest' or 'best' checkpoints; None takes the config's choice.
+      steps: steps of the checkpoints to average; excludes `checkpoints` and `average`.
       field: name of the folder in error messages.
 
     Returns:
-      Config, vocabulary, parameters as NumPy arrays, and the steps they are the mean of.
+      Config, vocabulary, parameters as NumPy arrays, and the steps of the averaged checkpoints.
 
     Raises:
-      UserError: if the folder holds no trained model or a part of it cannot be used.
+      UserError: if the folder holds no trained model, or a part of it cannot be used.
     """
-    # Orbax takes seconds to import.
+    # Importing orbax takes seconds.
     from transformer_jax.checkpointing import averaging
     from transformer_jax.checkpointing.choice import CheckpointChoice
     from transformer_jax.checkpointing.manager import Checkpoints
@@ -63,7 +65,7 @@ def load_trained(
             )
         except FileNotFoundError as error:
             raise UserError(
-                f'{folder} holds no checkpoint that can be read: {_remedy(candidates, there)}'
+                f'{folder} holds no readable checkpoint: {_remedy(candidates, there)}'
             ) from error
         choice.warn_of_fewer(used, config.train)
     finally:
@@ -73,8 +75,8 @@ def load_trained(
     trained_with = saved.vocabulary_digest or vocabulary.digest
     if vocabulary.digest != trained_with or vocabulary.size != len(weights['embedding']):
         raise UserError(
-            f'{str(folder.vocabulary)!r} is not the vocabulary that the model beside it was '
-            'trained with: restore that of this run.'
+            f'{str(folder.vocabulary)!r} is not the vocabulary with which the model was trained: '
+            'restore the vocabulary of this run.'
         )
     mean = folder.read_average()
     return config, vocabulary, weights, used if mean is None else mean['steps']
@@ -88,7 +90,7 @@ def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[in
         return {jax.tree_util.keystr(k, simple=True, separator='/'): x for k, x in leaves}
 
     found = by_name(weights)
-    # The vocabulary has a check of its own.
+    # `load_trained` compares the number of embeddings with the vocabulary.
     size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
     for name, wanted in by_name(parameter_shapes(config.model, size)).items():
         there = found.pop(name, None)
@@ -102,8 +104,8 @@ def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[in
         if not np.isfinite(there).all():
             raise UserError(
                 f'{folder}: {name} has values that are not finite in the mean of checkpoints '
-                f'{steps}: choose others (--checkpoints, --average), or train anew with a lower '
-                'optimizer.learning_rate_scale.'
+                f'{steps}: choose others (--checkpoints, --average), or train a new run '
+                'with a lower optimizer.learning_rate_scale.'
             )
     if found:
         raise UserError(
@@ -113,13 +115,13 @@ def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[in
 
 
 def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:
-    """What to do where none of the checkpoints `tried`, of those `there`, can be read."""
+    """Return what to do if none of the steps `tried`, out of the steps `there`, can be read."""
     if not there:
         return 'let its training reach train.checkpoint_every steps, or resume it.'
     others = [str(step) for step in there if step not in tried]
     if not others:
-        return 'all are damaged; restore them, or name another folder.'
+        return 'all are damaged. Restore them, or name another folder.'
     return (
-        f'those of steps {", ".join(map(str, tried))} are damaged; restore them, or make a run of '
+        f'those of steps {", ".join(map(str, tried))} are damaged. Restore them, or average '
         f'others: python -m transformer_jax.average --steps={",".join(others)}.'
     )

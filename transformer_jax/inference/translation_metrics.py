@@ -1,4 +1,4 @@
-"""BLEU and chrF through sacrebleu, with the signatures that make scores comparable."""
+"""BLEU and chrF by sacreBLEU, with the signatures that make scores comparable."""
 
 import json
 import logging
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 _logger = logging.getLogger('transformer_jax')
 
 _RESAMPLES = 1000
-# sacreBLEU holds all resamples of chrF at once: 80 kB a sentence.
+# sacreBLEU keeps all resamples of chrF in memory, which takes 80 kB for each sentence.
 _MOST_RESAMPLED = 20_000
-# Languages without spaces, whose sentences 13a would take for single words. Japanese is more
-# often scored by words (ja-mecab), which takes a dictionary that sacreBLEU does not bring.
+# Languages without spaces, because 13a would make one word of a sentence. Japanese is more often
+# scored by words (ja-mecab), but that needs a dictionary that sacreBLEU does not contain.
 _TOKENIZERS = {
     'zh': ('zh', 'zho', 'chi', 'cmn', 'yue'),
     'char': ('ja', 'jpn', 'th', 'tha', 'lo', 'lao', 'km', 'khm', 'my', 'mya', 'bur', 'bo', 'bod'),
@@ -25,9 +25,9 @@ class Scores(NamedTuple):
 
     Attributes:
       bleu: cased BLEU with the tokenizer of the language, from 0 to 100.
-      bleu_signature: sacreBLEU's account of how it was computed.
+      bleu_signature: sacreBLEU's description of the settings of bleu.
       chrf: chrF2, from 0 to 100.
-      chrf_signature: sacreBLEU's account of how it was computed.
+      chrf_signature: sacreBLEU's description of the settings of chrf.
     """
 
     bleu: float
@@ -40,12 +40,12 @@ class Score(NamedTuple):
     """One corpus score with its confidence interval.
 
     Attributes:
-      name: of the metric, in a few words.
-      score: from 0 to 100.
-      margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004); NaN
-        for a chrF near 0, where sacreBLEU has none, and for more than 20,000 sentences, of which
-        it would take gigabytes.
-      signature: sacreBLEU's account of how it was computed.
+      name: name of the metric.
+      score: the score, from 0 to 100.
+      margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004); NaN for
+        more than 20,000 sentences, which would need gigabytes of memory, and for a chrF near 0, for
+        which sacreBLEU computes none.
+      signature: sacreBLEU's description of the settings.
     """
 
     name: str
@@ -55,13 +55,14 @@ class Score(NamedTuple):
 
 
 def tokenizer(language: str) -> str:
-    """sacreBLEU's tokenizer for a language: 'zh' for Chinese, 'char' for others without spaces.
+    """Return the name of sacreBLEU's tokenizer for a language.
 
     Args:
-      language: its code, as 'de', 'zh' or 'zh-TW'; '' for one with spaces.
+      language: code of the language, for example 'de', 'zh' or 'zh-TW'; '' means a language with
+        spaces.
 
     Returns:
-      '13a' for languages with spaces.
+      'zh' for Chinese, 'char' for other languages without spaces, '13a' for all others.
     """
     code = re.split('[-_]', language.lower())[0]
     return next((name for name, codes in _TOKENIZERS.items() if code in codes), '13a')
@@ -70,21 +71,20 @@ def tokenizer(language: str) -> str:
 def score(
     hypotheses: Sequence[str], *references: Sequence[str], target_language: str = ''
 ) -> Scores:
-    """Scores translations as the field compares them.
+    """Score translations by BLEU and chrF2.
 
     Args:
       hypotheses: translations.
-      *references: one or several references of each, in the same order.
-      target_language: code of the language they are in, which says what a word is to BLEU; see
-        `tokenizer`.
+      *references: one or more lists of references, each in the order of the translations.
+      target_language: code of their language, which selects the tokenizer; see `tokenizer`.
 
     Raises:
-      ValueError: if their numbers differ or there are none.
+      ValueError: if the lists have different lengths or are empty.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
     _check(hypotheses, references)
-    # `force`: a corpus that is tokenised on purpose is not to fill the log with warnings.
+    # `force` stops warnings about a corpus that is tokenised on purpose.
     bleu, chrf = BLEU(tokenize=tokenizer(target_language), force=True), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references)
     chrf_score = chrf.corpus_score(hypotheses, references)
@@ -99,42 +99,42 @@ def score(
 def all_scores(
     hypotheses: Sequence[str], *references: Sequence[str], target_language: str = ''
 ) -> list[Score]:
-    """Scores translations in all the ways that papers have reported, side by side.
+    """Score translations by each variant of BLEU and chrF that papers have reported.
 
     Args:
       hypotheses: translations.
-      *references: one or several references of each, in the same order.
-      target_language: as for `score`.
+      *references: one or more lists of references, each in the order of the translations.
+      target_language: code of their language, which selects the tokenizer; see `tokenizer`.
 
     Returns:
-      sacreBLEU and chrF2 of the text as it is; BLEU of lowercased tokens, which older papers have
-      (multi-bleu.perl on tokenised text), with sacreBLEU's tokenizer, and split at spaces only for
-      text that is tokenised already; and, of languages with spaces, BLEU with hyphenated compounds
-      split, as in the paper (tensor2tensor's get_ende_bleu.sh, which has Moses's tokenizer instead
-      of 13a). Only the first two are comparable between papers, each with others of its signature.
+      BLEU and chrF2, which can be compared between papers if their signatures are equal; BLEU of
+      lowercased text, as in older papers (multi-bleu.perl on tokenised text), with sacreBLEU's
+      tokenizer and split at spaces, which is for text that is tokenised already; and for languages
+      with spaces, BLEU with hyphenated compounds split, as in the paper (tensor2tensor's
+      get_ende_bleu.sh, but with tokenizer 13a instead of Moses).
 
     Raises:
-      ValueError: if their numbers differ or there are none.
+      ValueError: if the lists have different lengths or are empty.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
     _check(hypotheses, references)
     if len(hypotheses) > _MOST_RESAMPLED:
         _logger.warning(
-            '%s sentences are scored without confidence intervals, which for more than %s take '
-            'gigabytes of memory.',
+            '%s sentences are scored without confidence intervals, because intervals for more than '
+            '%s sentences need gigabytes of memory.',
             f'{len(hypotheses):,}',
             f'{_MOST_RESAMPLED:,}',
         )
     words = tokenizer(target_language)
     ways = [
-        ('BLEU', BLEU(tokenize=words), _as_it_is),
-        ('chrF2', CHRF(), _as_it_is),
-        ('BLEU, lowercased', BLEU(lowercase=True, tokenize=words, force=True), _as_it_is),
+        ('BLEU', BLEU(tokenize=words), _unchanged),
+        ('chrF2', CHRF(), _unchanged),
+        ('BLEU, lowercased', BLEU(lowercase=True, tokenize=words, force=True), _unchanged),
         (
             'BLEU, lowercased, split at spaces',
             BLEU(lowercase=True, tokenize='none', force=True),
-            _as_it_is,
+            _unchanged,
         ),
     ]
     if words == '13a':
@@ -144,13 +144,13 @@ def all_scores(
 
 
 def split_compounds(text: str) -> str:
-    """Tokenises by 13a and splits hyphenated words: 'rich-text' to 'rich ##AT##-##AT## text'."""
+    """Tokenise a text by 13a, then turn 'rich-text' into 'rich ##AT##-##AT## text'."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', Tokenizer13a()(text))
 
 
-def _as_it_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
@@ -167,14 +167,14 @@ def _score(
     try:
         found = metric.corpus_score(texts, references, n_bootstrap=resamples)
     except TypeError:
-        # sacreBLEU 2.6 fails where chrF is 0 for some of the resamples.
-        metric.n_bootstrap = None  # which its signature would still speak of
+        # sacreBLEU 2.6 fails if chrF is 0 for a resample.
+        metric.n_bootstrap = None  # otherwise the signature would claim a bootstrap
         found = metric.corpus_score(texts, references)
     signature = str(metric.get_signature())
-    if prepared is split_compounds:  # sacreBLEU knows nothing of what came before
+    if prepared is split_compounds:  # sacreBLEU does not see that the text was tokenised before
         signature = signature.replace('tok:none', 'tok:13a+compounds')
     account = json.loads(found.format(width=6, signature=signature, is_json=True))
-    # sacreBLEU says nothing of an interval whose middle is 0, as both of its ends then are.
+    # sacreBLEU leaves out an interval around 0; both of its ends are 0.
     without = 0.0 if metric.n_bootstrap else math.nan
     return Score(name, found.score, account.get('confidence_var', without), signature)
 
@@ -182,9 +182,11 @@ def _score(
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     for texts in (hypotheses, *references):
         if isinstance(texts, str):
-            raise ValueError(f'{texts[:40]!r} is one text: give lists of texts.')
+            raise ValueError(f'{texts[:40]!r} is a single text: give lists of texts.')
     for texts in references:
         if len(hypotheses) != len(texts):
-            raise ValueError(f'{len(hypotheses)} translations but {len(texts)} references.')
+            raise ValueError(
+                f'{len(hypotheses)} translations but {len(texts)} references: give one each.'
+            )
     if not hypotheses or not references:
-        raise ValueError('there is nothing to score.')
+        raise ValueError('there is nothing to score: give translations and references.')

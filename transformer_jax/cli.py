@@ -1,0 +1,54 @@
+"""The program `transformer-jax`: each of its commands is a module of this package.
+
+`transformer-jax train ARGS` does what `python -m transformer_jax.main ARGS` does, and
+`transformer-jax NAME ARGS` does what `python -m transformer_jax.NAME ARGS` does.
+"""
+
+import runpy
+import sys
+from collections.abc import Sequence
+
+from transformer_jax import command_line
+from transformer_jax.errors import UserError, did_you_mean, shown
+
+_COMMANDS = {
+    'train': 'train a translator, or resume its training',
+    'translate': 'translate lines of text',
+    'evaluate': 'score a trained model: BLEU, chrF, loss and perplexity',
+    'average': 'write a model that is the mean of checkpoints',
+    'paper': "print Table 3 of the paper with this package's parameter counts",
+    'benchmark': 'measure training and decoding',
+}
+_HELP = '\n'.join(
+    [
+        'usage: transformer-jax COMMAND ...',
+        '',
+        'The Transformer of "Attention Is All You Need" in JAX and Flax.',
+        '',
+        *(f'  {name:12}{purpose}' for name, purpose in _COMMANDS.items()),
+        '',
+        'transformer-jax COMMAND --help lists the flags of a command.',
+    ]
+)
+
+
+def main() -> None:
+    """Run the command that sys.argv names."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ''
+    if name not in _COMMANDS:
+        command_line.run(_without_command)
+        return
+    del sys.argv[1]
+    runpy.run_module(f'transformer_jax.{command_line.module_of(name)}', run_name='__main__')
+
+
+def _without_command(arguments: Sequence[str]) -> None:
+    if arguments and arguments[0] in ('-h', '--help'):
+        command_line.print_result(_HELP)
+    elif arguments:
+        near = did_you_mean(arguments[0], _COMMANDS)
+        raise UserError(
+            f'command={shown(arguments[0])} must be one of {", ".join(_COMMANDS)}{near}'
+        )
+    else:
+        raise UserError('there is no command: see transformer-jax --help.')
