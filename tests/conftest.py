@@ -40,13 +40,15 @@ def _own_cache(shared_folder):
 
 
 @pytest.fixture(scope='module')
-def programs_kept():
-    """Has a module's runs find one another's programs without tracing them, as commands do."""
-    from transformer_jax.runtime import program_cache
+def no_jax_cache():
+    """Switches JAX's own cache of compiled programs off, as commands do."""
+    from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-    program_cache.keep()
+    jax.config.update('jax_enable_compilation_cache', False)
+    reset_cache()  # JAX reads the option once
     yield
-    program_cache.keep(False)
+    jax.config.update('jax_enable_compilation_cache', True)
+    reset_cache()
 
 
 @pytest.fixture(autouse=True)

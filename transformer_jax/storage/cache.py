@@ -102,6 +102,18 @@ def keep_compiled_programs(folder: Path) -> None:
     jax.config.update('jax_remove_custom_partitioning_ptr_from_cache_key', True)
 
 
+def is_private(folder: Path) -> bool:
+    """Return whether no other user can put a file into a folder, or replace the folder.
+
+    Args:
+      folder: an absolute path; the folder need not exist.
+    """
+    try:
+        return not _threat_to_folder(folder)
+    except OSError:
+        return False
+
+
 def read_own(path: Path) -> bytes:
     """Reads a file that only this user can have written.
 
