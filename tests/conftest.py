@@ -51,6 +51,15 @@ def no_jax_cache():
     reset_cache()
 
 
+@pytest.fixture(scope='module')
+def programs_kept(shared_folder, no_jax_cache):
+    """Has a module's runs find one another's programs without tracing them, as commands do."""
+    from transformer_jax.runtime import program_cache
+
+    with program_cache.use(program_cache.ProgramCache(shared_folder / 'programs', 'tests')):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_before():
     """Restore the loggers, which a command run in this process sets up for itself."""

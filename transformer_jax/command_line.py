@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from transformer_jax.config import Config, check_key
 from transformer_jax.errors import UserError, listing, shown
-from transformer_jax.runtime import processes, program_cache
+from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import STDERR, show_messages
 from transformer_jax.runtime.signals import (
     INTERRUPTED_EXIT_CODE,
@@ -243,7 +243,6 @@ def _run_config_file(path: str, argument: str | None) -> dict[str, dict[str, Any
             )
         config = get_config() if argument is None else get_config(argument)
         mapping = config.to_dict() if hasattr(config, 'to_dict') else None
-        program_cache.not_with_jax()
     except UserError:
         raise
     except (Exception, SystemExit) as error:

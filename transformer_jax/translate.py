@@ -21,6 +21,7 @@ from transformer_jax import command_line
 from transformer_jax.data.text_files import TextFile, decoded, without_ends
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.runtime.signals import Stopped, answer_signals, stop_if_requested
 from transformer_jax.storage.cache import (
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument('--top_p', type=float, help='of --sample (default: 1, all)')
     parser.add_argument('--seed', type=int, help='of --sample (default: 0)')
     flags = parser.parse_args(arguments)
+    programs = ProgramCache.open(cache_folder())
     from transformer_jax.translator import Sampling, Translator, warn_of_cut_outputs
 
     sampling = None
@@ -88,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
     for name, value in drawn.items():
         if not flags.sample:
             raise UserError(f'--{name}={value} is of --sample, which is not given: add it.')
-    with contextlib.ExitStack() as stack:
+    with program_cache.use(programs), contextlib.ExitStack() as stack:
         lines = _Stdin() if flags.input is None else _File(flags.input)
         keep_compiled_programs(cache_folder())
         translator = Translator.load(
@@ -449,5 +451,4 @@ class _ResumableFile:
 
 if __name__ == '__main__':
     answer_signals()
-    program_cache.keep()
     command_line.run(main)

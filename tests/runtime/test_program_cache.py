@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from transformer_jax.runtime.program_cache import ProgramCache
+from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.program_cache import CachedJit, ProgramCache
 
 
 @pytest.fixture
@@ -32,7 +33,8 @@ class Processes:
             return jnp.sum(x**exponent)
 
         jitted = jax.jit(power, static_argnames='exponent')
-        return float(ProgramCache(folder, code).run(jitted, jnp.asarray(x), exponent=exponent))
+        x = jnp.asarray(x)
+        return float(ProgramCache(folder, code).run(jitted, [x], {}, {'exponent': exponent}))
 
 
 @pytest.fixture
@@ -70,7 +72,8 @@ def test_the_shape_of_an_unused_argument_makes_another_program(folder):
 
     for size in (3, 4, 3, 4):
         cache = ProgramCache(folder, 'code')
-        assert float(cache.run(jax.jit(first), jnp.float32(1), jnp.zeros(size))) == 2.0
+        arguments = [jnp.float32(1), jnp.zeros(size)]
+        assert float(cache.run(jax.jit(first), arguments, {}, {})) == 2.0
 
 
 def test_a_program_for_other_arguments_is_not_used(folder, caplog):
@@ -152,6 +155,24 @@ def test_without_a_folder_functions_run_as_jax_runs_them(processes):
     assert processes.traced == [3, 3]
 
 
+def test_a_function_keeps_its_programs_in_the_cache_of_the_process(folder):
+    traced = []
+
+    def times(x, *, factor, by):
+        traced.append(factor)
+        return factor * x * by
+
+    def call():
+        return float(CachedJit(times, ['factor'])(jnp.float32(2), factor=3, by=jnp.float32(5)))
+
+    for _ in ('compiled', 'loaded'):
+        with program_cache.use(ProgramCache(folder, 'code')):
+            assert call() == 30.0
+    assert traced == [3]
+    assert call() == 30.0
+    assert traced == [3, 3]
+
+
 _OPEN = """
 import sys
 from pathlib import Path
@@ -163,7 +184,7 @@ if cache is None:
     sys.exit('none')
 import jax
 x = jax.numpy.ones((64, 64))
-print(float(cache.run(jax.jit(lambda x: (x**3.1 @ x).sum()), x)))
+print(float(cache.run(jax.jit(lambda x: (x**3.1 @ x).sum()), [x], {}, {})))
 """
 
 
@@ -180,7 +201,7 @@ def test_an_open_cache_keeps_programs_for_the_next_process(tmp_path):
     for _ in ('compiled', 'loaded'):
         process = _open(tmp_path)
         assert (process.stdout, process.stderr) == ('262144.0\n', '')
-    (program,) = (tmp_path / 'programs').iterdir()
+    (_program,) = (tmp_path / 'programs').iterdir()
     assert not (tmp_path / 'jax').exists()
 
 

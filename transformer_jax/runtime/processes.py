@@ -33,10 +33,12 @@ def init_distributed() -> None:
       UserError: if the environment contradicts itself, or what it says cannot be used. Where the
         others do not come in time, JAX ends the process itself; what was awaited is said before.
     """
-    import jax
-
     arguments = _arguments(os.environ)
-    if arguments is None or jax.distributed.is_initialized():
+    if arguments is None:
+        return
+    import jax  # here, because a single process has yet to open its program cache
+
+    if jax.distributed.is_initialized():
         return
     _logger.info(
         'Process %s of %s joins the others at %s; they have to be started within %d seconds.',

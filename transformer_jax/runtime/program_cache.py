@@ -5,6 +5,7 @@ loading the program. This cache looks it up by everything that tracing depends o
 source files, versions, options, devices, and the parts that the caller names.
 """
 
+import contextlib
 import functools
 import importlib.metadata
 import logging
@@ -12,7 +13,7 @@ import os
 import pickle
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,12 +94,13 @@ class ProgramCache:
             return None
         return content_digest([self._code, _machine(), *texts])
 
-    def load(self, key: str | None, *arguments: Any) -> 'jax.stages.Compiled | None':
+    def load(self, key: str | None, *args: Any, **kwargs: Any) -> 'jax.stages.Compiled | None':
         """Return the program with this key, or None if it cannot be used; then logs a warning.
 
         Args:
           key: from `key`.
-          *arguments: arrays, or a `jax.ShapeDtypeStruct` for each, that the program must accept.
+          *args: what the program must accept: arrays, or a `jax.ShapeDtypeStruct` for each.
+          **kwargs: the same for named arguments.
         """
         if key is None:
             return None
@@ -112,7 +114,7 @@ class ProgramCache:
             loaded = serialize_executable.deserialize_and_load(
                 *program, execution_devices=[by_id[k] for k in devices]
             )
-            if _signature(loaded.args_info) != _signature((arguments, {})):
+            if _signature(loaded.args_info) != _signature((args, kwargs)):
                 raise ValueError('it is for other arguments')
             return loaded
         except FileNotFoundError:
@@ -142,37 +144,38 @@ class ProgramCache:
                 _warn_not_kept(str(error))
         return compiled
 
-    def compiled(
-        self, function: 'jax.stages.Wrapped', *arrays: Any, **static: Any
-    ) -> 'jax.stages.Compiled':
-        """Return the program of a function from `jax.jit`, loaded or compiled.
+    def run(
+        self,
+        function: 'jax.stages.Wrapped',
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        static: Mapping[str, Any],
+    ) -> Any:
+        """Call a function from `jax.jit`.
 
         Args:
-          function: with its static arguments as keywords.
-          *arrays: arrays, or a `jax.ShapeDtypeStruct` for each.
-          **static: the static arguments; see `parts` of `key`.
+          function: from `jax.jit`.
+          args: positional arguments, arrays.
+          kwargs: named arguments, arrays.
+          static: static arguments, named; see `parts` of `key`.
         """
+        if self._folder is None:
+            return function(*args, **kwargs, **static)
         import jax
         import numpy as np
 
-        leaves, tree = jax.tree.flatten(arrays)
-        shardings = [getattr(x, 'sharding', None) for x in leaves]
-        kinds = tuple((np.shape(x), x.dtype, s) for x, s in zip(leaves, shardings, strict=True))
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        kinds = tuple((np.shape(x), x.dtype, getattr(x, 'sharding', None)) for x in leaves)
         known_by = function.__name__, tree, kinds, tuple(sorted(static.items()))
         if known_by not in self._loaded:
             # The repr of a sharding does not name its devices.
-            devices = sorted({d.id for s in shardings if s is not None for d in s.device_set})
+            shardings = [sharding for _, _, sharding in kinds if sharding is not None]
+            devices = sorted({device.id for x in shardings for device in x.device_set})
             key = self.key(*known_by, devices)
-            self._loaded[known_by] = self.load(key, *arrays) or self.compile(
-                key, function.lower(*arrays, **static)
+            self._loaded[known_by] = self.load(key, *args, **kwargs) or self.compile(
+                key, function.lower(*args, **kwargs, **static)
             )
-        return self._loaded[known_by]
-
-    def run(self, function: 'jax.stages.Wrapped', *arrays: Any, **static: Any) -> Any:
-        """Call a function from `jax.jit`; for the arguments see `compiled`."""
-        if self._folder is None:
-            return function(*arrays, **static)
-        return self.compiled(function, *arrays, **static)(*arrays)
+        return self._loaded[known_by](*args, **kwargs)
 
     def _write(self, path: Path, program: 'jax.stages.Compiled') -> None:
         import jax
@@ -187,6 +190,60 @@ class ProgramCache:
         with atomic_write(path, 'wb') as file:
             os.fchmod(file.fileno(), 0o600)  # `read_own` refuses the mode that some umasks leave
             file.write(content)
+
+
+_current = ProgramCache()
+
+
+def current() -> ProgramCache:
+    """Return the cache of this process; one that keeps nothing unless `use` was called."""
+    return _current
+
+
+@contextlib.contextmanager
+def use(cache: ProgramCache | None) -> Iterator[None]:
+    """A context in which this process keeps its programs in `cache`; with None it keeps none.
+
+    The cache belongs to the process because JAX's own cache, which it replaces, does so too.
+    """
+    global _current
+    before, _current = _current, cache or ProgramCache()
+    try:
+        yield
+    finally:
+        _current = before
+
+
+class CachedJit:
+    """A function under `jax.jit` whose programs are in the cache of this process.
+
+    Attributes:
+      jitted: the function from `jax.jit`.
+      lower: the method of `jitted`.
+    """
+
+    def __init__(self, function: Callable[..., Any], static_argnames: Sequence[str]):
+        """Wraps a function.
+
+        Args:
+          function: a pure function, as for `jax.jit`.
+          static_argnames: arguments, given by name, that the function is compiled for.
+        """
+        import jax
+
+        self.jitted = jax.jit(function, static_argnames=static_argnames)
+        self.lower = self.jitted.lower
+        self._static = frozenset(static_argnames)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        static = {name: kwargs.pop(name) for name in self._static & kwargs.keys()}
+        return current().run(self.jitted, args, kwargs, static)
+
+
+def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable[..., Any]], CachedJit]:
+    """Return a decorator that makes a `CachedJit`."""
+    return functools.partial(CachedJit, static_argnames=static_argnames)
 
 
 def _signature(arguments: Any) -> Any:
