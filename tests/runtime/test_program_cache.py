@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from transformer_jax.runtime import program_cache
-from transformer_jax.runtime.program_cache import CachedJit, ProgramCache
+from transformer_jax.runtime.program_cache import ProgramCache, cached_jit
 
 
 @pytest.fixture
@@ -158,12 +158,13 @@ def test_without_a_folder_functions_run_as_jax_runs_them(processes):
 def test_a_function_keeps_its_programs_in_the_cache_of_the_process(folder):
     traced = []
 
-    def times(x, *, factor, by):
-        traced.append(factor)
-        return factor * x * by
-
     def call():
-        return float(CachedJit(times, ['factor'])(jnp.float32(2), factor=3, by=jnp.float32(5)))
+        @cached_jit(static_argnames=['factor'])
+        def times(x, *, factor, by):  # JAX would not trace the same function again
+            traced.append(factor)
+            return factor * x * by
+
+        return float(times(jnp.float32(2), factor=3, by=jnp.float32(5)))
 
     for _ in ('compiled', 'loaded'):
         with program_cache.use(ProgramCache(folder, 'code')):

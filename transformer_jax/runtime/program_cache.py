@@ -46,7 +46,7 @@ class ProgramCache:
     """
 
     def __init__(self, folder: Path | None = None, code: str = ''):
-        """Creates a cache. Commands use `open`.
+        """Create a cache. Commands use `open`.
 
         Args:
           folder: the folder of the programs, which need not exist; None keeps no programs.
@@ -67,18 +67,18 @@ class ProgramCache:
 
         Returns:
           None if JAX is already imported, because the config file may then have patched the model,
-          and because several processes use JAX's own cache; or if other users can write programs.
+          and because several processes use JAX's own cache; or if other users can write programs,
+          or the source files cannot be read.
         """
         folder = cache_folder.absolute() / 'programs'
-        if 'jax' in sys.modules or not is_private(folder):
+        if 'jax' in sys.modules or not is_private(folder) or not (code := _code()):
             return None
-        cache = cls(folder, _code())
         import jax
 
         # XLA cannot serialise completely what JAX has loaded from its own cache. JAX reads this
         # option once in a process, so that it cannot be off for single programs.
         jax.config.update('jax_enable_compilation_cache', False)
-        return cache
+        return cls(folder, code)
 
     def key(self, name: str, *parts: object) -> str | None:
         """Return the key of a program, or None if it cannot be kept.
@@ -95,7 +95,7 @@ class ProgramCache:
         return content_digest([self._code, _machine(), *texts])
 
     def load(self, key: str | None, *args: Any, **kwargs: Any) -> 'jax.stages.Compiled | None':
-        """Return the program with this key, or None if it cannot be used; then logs a warning.
+        """Return the program with this key, or None if there is none that can be used.
 
         Args:
           key: from `key`.
@@ -151,14 +151,7 @@ class ProgramCache:
         kwargs: Mapping[str, Any],
         static: Mapping[str, Any],
     ) -> Any:
-        """Call a function from `jax.jit`.
-
-        Args:
-          function: from `jax.jit`.
-          args: positional arguments, arrays.
-          kwargs: named arguments, arrays.
-          static: static arguments, named; see `parts` of `key`.
-        """
+        """Call a function from `jax.jit` with arrays and, by name, its static arguments."""
         if self._folder is None:
             return function(*args, **kwargs, **static)
         import jax
@@ -166,7 +159,8 @@ class ProgramCache:
 
         leaves, tree = jax.tree.flatten((args, kwargs))
         kinds = tuple((np.shape(x), x.dtype, getattr(x, 'sharding', None)) for x in leaves)
-        known_by = function.__name__, tree, kinds, tuple(sorted(static.items()))
+        name = f'{function.__module__}.{function.__qualname__}'
+        known_by = name, tree, kinds, tuple(sorted(static.items()))
         if known_by not in self._loaded:
             # The repr of a sharding does not name its devices.
             shardings = [sharding for _, _, sharding in kinds if sharding is not None]
@@ -214,36 +208,27 @@ def use(cache: ProgramCache | None) -> Iterator[None]:
         _current = before
 
 
-class CachedJit:
-    """A function under `jax.jit` whose programs are in the cache of this process.
+def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable], Callable]:
+    """Return a decorator like `jax.jit` whose programs are in the cache of this process.
 
-    Attributes:
-      jitted: the function from `jax.jit`.
-      lower: the method of `jitted`.
+    Args:
+      static_argnames: arguments, given by name, that the function is compiled for.
     """
 
-    def __init__(self, function: Callable[..., Any], static_argnames: Sequence[str]):
-        """Wraps a function.
-
-        Args:
-          function: a pure function, as for `jax.jit`.
-          static_argnames: arguments, given by name, that the function is compiled for.
-        """
+    def decorate(function: Callable) -> Callable:
         import jax
 
-        self.jitted = jax.jit(function, static_argnames=static_argnames)
-        self.lower = self.jitted.lower
-        self._static = frozenset(static_argnames)
+        jitted = jax.jit(function, static_argnames=static_argnames)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
-        static = {name: kwargs.pop(name) for name in self._static & kwargs.keys()}
-        return current().run(self.jitted, args, kwargs, static)
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            static = {name: kwargs.pop(name) for name in static_argnames if name in kwargs}
+            return _current.run(jitted, args, kwargs, static)
 
+        call.lower = jitted.lower
+        return call
 
-def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable[..., Any]], CachedJit]:
-    """Return a decorator that makes a `CachedJit`."""
-    return functools.partial(CachedJit, static_argnames=static_argnames)
+    return decorate
 
 
 def _signature(arguments: Any) -> Any:
@@ -261,12 +246,14 @@ def _warn_not_kept(reason: str) -> None:
 
 
 def _code() -> str:
-    """Return a digest of the package's source files."""
+    """Return a digest of the package's source files; '' if they cannot be read."""
     package = Path(__file__).parents[1]
     files = sorted(package.rglob('[!.]*.py'))
-    names = (str(file.relative_to(package)) for file in files)
-    texts = (file.read_bytes().decode(errors='replace') for file in files)
-    return content_digest([*names, *texts])
+    try:
+        texts = [file.read_text(encoding='utf-8') for file in files]
+    except (OSError, ValueError):
+        return ''
+    return content_digest([*map(str, files), *texts]) if files else ''
 
 
 @functools.cache
