@@ -155,7 +155,7 @@ def test_a_corpus_of_blank_lines(fails, corpus):
 
 def test_a_workdir_below_a_file(fails, corpus):
     said = fails('--config=config.py', '--workdir=train.en/run')
-    assert "workdir='train.en/run' cannot be a folder, since train.en is a file" in said
+    assert "workdir='train.en/run' cannot be a folder, because train.en is a file" in said
 
 
 def test_a_workdir_that_is_not_writable(fails, corpus, monkeypatch):

@@ -109,8 +109,8 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
     [
         ('cache/compiled', 'remove it'),
         ('cache/programs', 'remove it'),
-        ('cache', 'take that right away (chmod go-w)'),
-        ('', 'take that right away (chmod go-w)'),
+        ('cache', 'remove that permission (chmod go-w)'),
+        ('', 'remove that permission (chmod go-w)'),
     ],
 )
 def test_programs_in_a_folder_that_others_can_write_are_not_used(

@@ -85,7 +85,7 @@ def test_checkpoints_that_may_not_be_read_are_not_taken_for_none(tmp_path, monke
 @pytest.mark.parametrize('workdir', ['run', 'run/of/mine'])
 def test_a_link_to_nothing_is_named(tmp_path, workdir):
     (tmp_path / 'run').symlink_to(tmp_path / 'gone')
-    with pytest.raises(UserError, match=r'cannot be a folder, since .*run is a link to nothing'):
+    with pytest.raises(UserError, match=r'cannot be a folder, because .*run is a link to nothing'):
         Workdir(tmp_path / workdir).check_writable()
 
 

@@ -253,7 +253,8 @@ def _code() -> str:
         texts = [file.read_text(encoding='utf-8') for file in files]
     except (OSError, ValueError):
         return ''
-    return content_digest([*map(str, files), *texts]) if files else ''
+    names = [str(file.relative_to(package)) for file in files]
+    return content_digest([*names, *texts]) if files else ''
 
 
 @functools.cache
