@@ -432,7 +432,7 @@ def test_before_a_dev_bleu_is_known_the_latest_stand_in_for_the_best(workdir, tm
     config = dataclasses.replace(saved.config, decode=decode)
     run.write_run(dataclasses.replace(saved, config=config))
     assert Translator.load(run.path).steps == [120]
-    assert 'No checkpoint has a dev BLEU yet: the latest are taken.' in caplog.text
+    assert 'No checkpoint has a dev BLEU yet: the latest are averaged.' in caplog.text
 
 
 def test_more_of_the_best_than_were_kept_for_it_are_said(workdir, tmp_path, caplog):
@@ -455,7 +455,7 @@ def test_a_checkpoint_that_a_training_deletes_meanwhile(workdir, tmp_path, caplo
 
     monkeypatch.setattr(Checkpoints, 'steps', and_deleted)
     assert Translator.load(tmp_path / 'run').steps == [120]
-    assert 'The checkpoint of step 60 is deleted meanwhile and left out.' in caplog.text
+    assert 'The checkpoint of step 60 is deleted by another process: it is left out.' in caplog.text
 
 
 def test_fewer_checkpoints_than_asked_for_are_said(workdir, caplog):

@@ -38,8 +38,8 @@ PARAMETER_DIMENSIONS: tuple[tuple[str, str], ...] = (
 )
 PARAMETER_AXES = {'D': 'fsdp', 'N': 'tensor', 'F': 'tensor', 'V': 'tensor'}
 _ROWS = ('data', 'fsdp')
-# B is the rows of a batch, G groups of them. D has no entry: a weight that is being used counts as an
-# activation, and its D has been gathered.
+# B is the rows of a batch, G groups of them. D has no entry: a weight counts as an activation when
+# it is used, and its D has been gathered.
 ACTIVATION_AXES = {'B': _ROWS, 'G': _ROWS, 'N': 'tensor', 'F': 'tensor', 'V': 'tensor'}
 
 _FIELDS = {'D': 'model.d_model', 'N': 'model.num_heads', 'F': 'model.d_ff', 'V': 'data.vocab_size'}
