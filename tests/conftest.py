@@ -40,13 +40,24 @@ def _own_cache(shared_folder):
 
 
 @pytest.fixture(scope='module')
-def programs_kept():
+def no_jax_cache():
+    """Switches JAX's own cache of compiled programs off, as commands do."""
+    from jax.experimental.compilation_cache.compilation_cache import reset_cache
+
+    jax.config.update('jax_enable_compilation_cache', False)
+    reset_cache()  # JAX reads the option once
+    yield
+    jax.config.update('jax_enable_compilation_cache', True)
+    reset_cache()
+
+
+@pytest.fixture(scope='module')
+def programs_kept(shared_folder, no_jax_cache):
     """Has a module's runs find one another's programs without tracing them, as commands do."""
     from transformer_jax.runtime import program_cache
 
-    program_cache.keep()
-    yield
-    program_cache.keep(False)
+    with program_cache.use(program_cache.ProgramCache(shared_folder / 'programs', 'tests')):
+        yield
 
 
 @pytest.fixture(autouse=True)

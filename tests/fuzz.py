@@ -156,12 +156,16 @@ def _work(connection: Connection, folder: Path, seed: int) -> None:
     log = (folder / f'{os.getpid()}.log').open('w')
     os.dup2(log.fileno(), 2)  # what libraries print
     faulthandler.enable(log)
+    import jax
+
     from transformer_jax.benchmark import report as benchmark
     from transformer_jax.data import tfds
     from transformer_jax.runtime import program_cache
 
-    program_cache.keep()  # as commands do
-    program_cache.not_with_jax = lambda: None
+    # The commands of this process share a cache of programs, as if each had opened its own.
+    jax.config.update('jax_enable_compilation_cache', False)
+    program_cache._current = program_cache.ProgramCache(folder / 'cache/programs', 'fuzz')
+    program_cache.use = lambda cache: contextlib.nullcontext()
     tfds._prepare = _refuse_download
     benchmark._SECONDS, benchmark._ROWS, benchmark._BEAMS = 0.01, (1,), (1,)
     benchmark.measure.start = lambda flags: 0.0

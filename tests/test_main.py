@@ -148,7 +148,7 @@ def test_a_corpus_of_blank_lines_is_refused(fails, corpus):
 
 def test_a_workdir_below_a_file_is_refused(fails, corpus):
     said = fails('--config=config.py', '--workdir=train.en/run')
-    assert "workdir='train.en/run' cannot be a folder, since train.en is a file" in said
+    assert "workdir='train.en/run' cannot be a folder, because train.en is a file" in said
 
 
 def test_a_workdir_that_is_not_writable_is_refused(fails, corpus, monkeypatch):

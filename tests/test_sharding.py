@@ -82,7 +82,7 @@ def on_one_device():
 
 
 @pytest.mark.parametrize('mesh', MESHES.values(), ids=MESHES)
-def test_twenty_steps_are_those_of_one_device(mesh, on_one_device):
+def test_twenty_steps_on_a_mesh_equal_those_on_one_device(mesh, on_one_device):
     # With dropout: its bits, too, are the same on every mesh.
     found, state = losses(make_mesh(mesh))
     np.testing.assert_allclose(found, on_one_device[0], rtol=2e-4)
@@ -92,7 +92,7 @@ def test_twenty_steps_are_those_of_one_device(mesh, on_one_device):
         np.testing.assert_allclose(mine, theirs, atol=5e-3)
 
 
-def test_accumulating_on_a_mesh_is_accumulating_on_one_device():
+def test_accumulation_on_a_mesh_equals_accumulation_on_one_device():
     one = losses(make_mesh(devices=jax.devices()[:1]), 5, accumulate_steps=2)[0]
     eight = losses(make_mesh(MESHES['2 x 2 x 2']), 5, accumulate_steps=2, remat=True)[0]
     np.testing.assert_allclose(eight, one, rtol=1e-4)
@@ -140,18 +140,18 @@ def test_fsdp_divides_parameters_and_both_moments():
     assert all(x.addressable_shards[0].data.size == x.size // 8 for x in matrices)
 
 
-def test_the_mesh_takes_what_is_left():
+def test_the_data_axis_takes_the_devices_that_are_left():
     assert make_mesh().shape == {'data': 8, 'fsdp': 1, 'tensor': 1}
     assert make_mesh(MeshConfig(fsdp=2, tensor=2)).shape == {'data': 2, 'fsdp': 2, 'tensor': 2}
 
 
 @pytest.mark.parametrize('mesh', [MeshConfig(tensor=3), MeshConfig(4, 1, 1), MeshConfig(4, 4, 4)])
-def test_a_mesh_of_other_size_than_the_devices_is_refused(mesh):
+def test_a_mesh_that_does_not_fit_the_devices_is_refused(mesh):
     with pytest.raises(UserError, match=r'do not make up the 8 cpu devices'):
         make_mesh(mesh)
 
 
-def test_a_dimension_that_does_not_divide_is_named_before_anything_compiles():
+def test_a_dimension_that_does_not_divide_is_named_before_compilation():
     model = Transformer(ModelConfig(num_layers=1, d_model=36, d_ff=64, num_heads=3), 96)
     shapes = jax.eval_shape(functools.partial(init_state, model, OPTIMIZER, 0))
     with pytest.raises(UserError, match=r'mesh\.fsdp=8 does not divide model\.d_model=36'):
@@ -160,7 +160,7 @@ def test_a_dimension_that_does_not_divide_is_named_before_anything_compiles():
         state_shardings(shapes, make_mesh(MESHES['4 x 1 x 2']))
 
 
-def test_a_table_that_puts_an_axis_on_an_array_twice_is_refused():
+def test_a_table_that_uses_an_axis_twice_for_an_array_is_refused():
     with pytest.raises(ValueError, match="mesh axis 'tensor' on it 2 times"):
         parameter_sharding('a/b', (8, 8), make_mesh(MESHES['4 x 1 x 2']), (('b', 'NF'),))
 
@@ -194,13 +194,13 @@ def test_one_process_holds_all_rows():
     assert local_rows(make_mesh(), 16).tolist() == list(range(16))
 
 
-def test_rows_that_do_not_divide_are_filled_up_with_padding():
+def test_rows_that_do_not_divide_are_padded():
     mesh = make_mesh(devices=jax.devices()[:3])
     source = shard_whole_batch({'source': np.ones((8, 2), np.int32)}, mesh)['source']
     assert np.asarray(source).tolist() == [[1, 1]] * 8 + [[0, 0]]
 
 
-def test_a_mesh_of_none_of_our_axes_or_of_explicit_ones_is_an_error():
+def test_a_mesh_with_other_axes_or_explicit_axes_is_an_error():
     sizes = (8, 1, 1)
     with pytest.raises(
         ValueError, match=r"\('x', 'y', 'z'\) .* needs data, fsdp, tensor, all Auto"
@@ -211,6 +211,6 @@ def test_a_mesh_of_none_of_our_axes_or_of_explicit_ones_is_an_error():
         MeshLayout(jax.make_mesh(sizes, ('data', 'fsdp', 'tensor'), types))
 
 
-def test_a_mesh_of_no_devices_is_an_error():
+def test_a_mesh_without_devices_is_an_error():
     with pytest.raises(ValueError, match='devices is empty'):
         make_mesh(devices=[])

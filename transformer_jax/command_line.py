@@ -18,7 +18,7 @@ from typing import NoReturn
 from transformer_jax.config import Config, loading
 from transformer_jax.config.loading import config_name
 from transformer_jax.errors import UserError
-from transformer_jax.runtime import processes, program_cache
+from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import STDERR, show_messages
 from transformer_jax.runtime.signals import (
     INTERRUPTED_EXIT_CODE,
@@ -201,6 +201,4 @@ def add_search_flags(parser: Parser) -> None:
 
 def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
     """Run a config file and applies overrides; see `transformer_jax.config.loading`."""
-    config = loading.load_config(config_flag, overrides)
-    program_cache.not_with_jax()
-    return config
+    return loading.load_config(config_flag, overrides)

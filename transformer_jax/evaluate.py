@@ -1,5 +1,6 @@
 """Scores a trained model: python -m transformer_jax.evaluate --workdir=DIR."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.inference.translation_metrics import all_scores, tokenizer
 from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 from transformer_jax.storage.workdir import Workdir
@@ -28,7 +30,11 @@ def main(arguments: Sequence[str]) -> None:
             f"--split={flags.split} is one of the run's own sets: leave out --source and "
             '--reference, or --split.'
         )
+    with program_cache.use(ProgramCache.open(cache_folder())):
+        _evaluate(flags)
 
+
+def _evaluate(flags: Namespace) -> None:
     from transformer_jax.training.corpus_loss import LossEvaluator, perplexity
     from transformer_jax.translator import Translator, warn_of_cut_outputs
 
@@ -141,5 +147,4 @@ def _lines(path: str, flag: str) -> list[str]:
 
 if __name__ == '__main__':
     answer_signals()
-    program_cache.keep()
     command_line.run(main)

@@ -7,7 +7,9 @@ from typing import Any
 from transformer_jax import command_line
 from transformer_jax.runtime import processes, program_cache
 from transformer_jax.runtime.huge_pages import restart_with_huge_pages
+from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import answer_signals
+from transformer_jax.storage.cache import cache_folder
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -27,9 +29,10 @@ def main(arguments: Sequence[str]) -> None:
     processes.init_distributed()
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)
-    from transformer_jax.training import train  # takes seconds: mistakes are answered before
+    with program_cache.use(ProgramCache.open(cache_folder(config.data.cache_dir))):
+        from transformer_jax.training import train  # takes seconds: mistakes are answered before
 
-    results = train(config, workdir)
+        results = train(config, workdir)
     if processes.is_first():
         command_line.print_result(report(results))
 
@@ -59,5 +62,4 @@ def report(results: dict[str, Any]) -> str:
 if __name__ == '__main__':
     restart_with_huge_pages()
     answer_signals()
-    program_cache.keep()
     command_line.run(main)

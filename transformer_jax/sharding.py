@@ -1,8 +1,9 @@
-"""The mesh, where each array lies on it, and batches onto devices.
+"""The mesh, the sharding of every array on it, and batches onto devices.
 
-Two tables decide all: which dimension each axis of a parameter is (a letter of the dimension key:
-D model, N heads, H head size, F feed-forward, V vocabulary), and which mesh axis divides a
-dimension. Activations, whose letters the model itself gives, go by a table of their own.
+Two tables decide the sharding of parameters: one names the dimension of each axis (a letter of the
+dimension key: D model, N heads, H head size, F feed-forward, V vocabulary), the other names the
+mesh axis that divides a dimension. For activations, the model names the dimensions, and a third
+table names the mesh axes.
 """
 
 import dataclasses
@@ -21,9 +22,9 @@ from transformer_jax.config import MeshConfig
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.model import Layout
 
-# From the end of a parameter's path to its dimensions; the first match counts. Adam's moments end
-# in the path of the parameter they belong to, and so lie as it does. What has no letter, '-' or no
-# rule, is on every device: norms and biases of D are too small to be worth a message.
+# From the end of a parameter's path to its dimensions; the first match counts. The paths of Adam's
+# moments end in the path of their parameter, so they are sharded like it. An axis with '-', and a
+# parameter without a rule, is replicated: norms and biases of D are too small to communicate.
 PARAMETER_DIMENSIONS: tuple[tuple[str, str], ...] = (
     ('embedding', 'VD'),
     ('positions/table', '-D'),
@@ -37,23 +38,23 @@ PARAMETER_DIMENSIONS: tuple[tuple[str, str], ...] = (
 )
 PARAMETER_AXES = {'D': 'fsdp', 'N': 'tensor', 'F': 'tensor', 'V': 'tensor'}
 _ROWS = ('data', 'fsdp')
-# B is a batch's rows, G groups of them. A weight about to be used counts as an activation: its D
-# has been gathered.
+# B is the rows of a batch, G groups of them. D has no entry: a weight counts as an activation when
+# it is used, and its D has been gathered.
 ACTIVATION_AXES = {'B': _ROWS, 'G': _ROWS, 'N': 'tensor', 'F': 'tensor', 'V': 'tensor'}
 
 _FIELDS = {'D': 'model.d_model', 'N': 'model.num_heads', 'F': 'model.d_ff', 'V': 'data.vocab_size'}
 
 
 def make_mesh(config: MeshConfig | None = None, devices: list[jax.Device] | None = None) -> Mesh:
-    """A mesh with the axes 'data', 'fsdp' and 'tensor'.
+    """Return a mesh with the axes 'data', 'fsdp' and 'tensor'.
 
     Args:
-      config: their sizes; None is data-parallel.
-      devices: all of all processes, unless given.
+      config: the sizes of the axes; None puts all devices on 'data'.
+      devices: the devices; None takes those of all processes.
 
     Raises:
-      UserError: if the sizes do not multiply to the number of devices, or there are none of the
-        kind asked for.
+      UserError: if the product of the sizes is not the number of devices, or if there are no
+        devices of the kind that JAX_PLATFORMS asks for.
       ValueError: if `devices` is empty.
     """
     devices = _devices() if devices is None else devices
@@ -66,13 +67,13 @@ def make_mesh(config: MeshConfig | None = None, devices: list[jax.Device] | None
         given = ', '.join(f'mesh.{name}={size}' for name, size in sizes.items())
         raise UserError(
             f'{given} do not make up the {len(devices)} {devices[0].platform} devices there are: '
-            f'their product must be {len(devices)}; -1 is whatever is left.'
+            f'their product must be {len(devices)}; -1 stands for the devices that are left.'
         )
     return jax.make_mesh(shape, tuple(sizes), (AxisType.Auto,) * len(shape), devices=devices)
 
 
 def data_mesh() -> Mesh:
-    """The mesh of translating: all devices of this process share out the sentences."""
+    """Return the mesh for translation: all devices of this process share the sentences."""
     _devices()
     return make_mesh(devices=jax.local_devices())
 
@@ -92,7 +93,7 @@ def _devices() -> list[jax.Device]:
 
 @dataclasses.dataclass(frozen=True)
 class MeshLayout(Layout):
-    """Where the arrays of a model lie on `mesh`, which is as `make_mesh` makes it."""
+    """The sharding of a model's arrays on a mesh from `make_mesh`."""
 
     mesh: Mesh
 
@@ -108,11 +109,11 @@ class MeshLayout(Layout):
 
     @property
     def row_groups(self) -> int:
-        """Parts that the rows of a batch are divided into."""
+        """Return into how many parts the rows of a batch are divided."""
         return data_shards(self.mesh)
 
     def __call__(self, x: jax.Array, dimensions: str) -> jax.Array:
-        """`x`, laid out by its dimensions."""
+        """Return `x` with the sharding of its dimensions."""
         spec = PartitionSpec(*(ACTIVATION_AXES.get(letter) for letter in dimensions))
         return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, spec))
 
@@ -123,10 +124,16 @@ def parameter_sharding(
     mesh: Mesh,
     dimensions: tuple[tuple[str, str], ...] = PARAMETER_DIMENSIONS,
 ) -> NamedSharding:
-    """Where the array at `path` ('decoder/layer_0/feed_forward/inner/kernel') lies.
+    """Return the sharding of a parameter.
+
+    Args:
+      path: the parameter's path, for example 'decoder/layer_0/feed_forward/inner/kernel'.
+      shape: the parameter's shape.
+      mesh: the devices.
+      dimensions: the table of dimensions.
 
     Raises:
-      ValueError: if the tables put a mesh axis twice on it or do not fit its shape.
+      ValueError: if the tables use a mesh axis twice for the array or do not fit its shape.
       UserError: if a mesh axis does not divide a dimension.
     """
     letters = next(
@@ -151,71 +158,65 @@ def parameter_sharding(
 
 
 def state_shardings(tree: Any, mesh: Mesh) -> Any:
-    """The sharding of each array of a tree of parameters or of a whole train state.
+    """Return the sharding of each array in a tree of parameters or in a train state.
 
     Raises:
-      ValueError, UserError: as `parameter_sharding`.
+      ValueError, UserError: see `parameter_sharding`.
     """
 
-    def place(path: tuple, leaf: Any) -> NamedSharding:
+    def sharding_for(path: tuple, leaf: Any) -> NamedSharding:
         name = jax.tree_util.keystr(path, simple=True, separator='/')
         return parameter_sharding(name, np.shape(leaf), mesh)
 
-    return jax.tree_util.tree_map_with_path(place, tree)
+    return jax.tree_util.tree_map_with_path(sharding_for, tree)
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows divided among the devices of 'data' and 'fsdp'."""
+    """Return the sharding that divides rows among the devices of 'data' and 'fsdp'."""
     return NamedSharding(mesh, PartitionSpec(_ROWS))
 
 
 def data_shards(mesh: Mesh) -> int:
-    """Parts that the rows of a batch are divided into."""
+    """Return into how many parts the rows of a batch are divided."""
     return mesh.shape['data'] * mesh.shape['fsdp']
 
 
 def padded_rows(rows: int, multiple: int) -> int:
-    """Rows rounded up to a multiple."""
+    """Return the number of rows, rounded up to a multiple."""
     return -(-rows // multiple) * multiple
 
 
-@functools.cache  # asked for every batch
+@functools.cache  # called for every batch
 def local_rows(mesh: Mesh, rows: int) -> np.ndarray:
-    """The rows of a batch that the devices of this process hold, ascending.
+    """Return the rows of a batch that the devices of this process hold, ascending.
 
     Args:
       mesh: from `make_mesh`.
-      rows: of the whole batch, a multiple of `data_shards`.
+      rows: number of rows of the whole batch, a multiple of `data_shards`.
     """
     indices = batch_sharding(mesh).addressable_devices_indices_map((rows,)).values()
     return np.unique(np.concatenate([np.arange(rows)[index] for index in indices]))
 
 
 def shard_batch(batch: Mapping[str, np.ndarray], mesh: Mesh, rows: int) -> dict[str, jax.Array]:
-    """Lays the rows of a batch on the devices.
+    """Put the rows of a batch on the devices.
 
     Args:
       batch: [local rows, ...] arrays, the `local_rows` of the whole batch.
       mesh: from `make_mesh`.
-      rows: of the whole batch.
+      rows: number of rows of the whole batch.
     """
-    held = local_rows(mesh, rows)
-
-    def put(array: np.ndarray) -> jax.Array:
-        def part(index: tuple[slice, ...]) -> np.ndarray:
-            start, stop, _ = index[0].indices(rows)
-            first = np.searchsorted(held, start)
-            return array[first : first + stop - start]
-
-        return jax.make_array_from_callback((rows, *array.shape[1:]), batch_sharding(mesh), part)
-
-    return {name: put(array) for name, array in batch.items()}
+    sharding = batch_sharding(mesh)
+    return {
+        name: jax.make_array_from_process_local_data(sharding, x, (rows, *x.shape[1:]))
+        for name, x in batch.items()
+    }
 
 
 def shard_whole_batch(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """Lays a batch that every process has the whole of on the devices.
+    """Put a batch on the devices, of which every process has all rows.
 
-    Rows that the devices do not divide evenly are filled up with padding, which counts for nothing.
+    Rows of zeros, which are padding, are added so that the devices get equal shares.
     """
     rows = padded_rows(len(next(iter(batch.values()))), data_shards(mesh))
     held = local_rows(mesh, rows)

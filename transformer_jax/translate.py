@@ -10,6 +10,7 @@ from transformer_jax.errors import UserError, user_path
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import open_output
 from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import Stopped, answer_signals
 from transformer_jax.storage.cache import (
     cache_folder,
@@ -28,10 +29,11 @@ def main(arguments: Sequence[str]) -> None:
     """Read lines and write their translations in the same order."""
     parser = _parser()
     flags = parser.parse_args(arguments)
+    programs = ProgramCache.open(cache_folder())
     options = _options(flags)
     from transformer_jax.translator import Translator, warn_of_cut_outputs
 
-    with contextlib.ExitStack() as stack:
+    with program_cache.use(programs), contextlib.ExitStack() as stack:
         lines = StdinLines() if flags.input is None else FileLines(flags.input)
         keep_compiled_programs(cache_folder())
         translator = Translator.load(
@@ -157,5 +159,4 @@ def _check_output(output: str | None, source: str | None, workdir: str) -> None:
 
 if __name__ == '__main__':
     answer_signals()
-    program_cache.keep()
     command_line.run(main)

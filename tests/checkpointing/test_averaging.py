@@ -28,7 +28,7 @@ def with_ema(step):
     return state(step).replace(ema={'a': jnp.full((64, 8), 10.0 * step)})
 
 
-def test_the_mean_of_the_latest(tmp_path):
+def test_the_latest_checkpoints_are_averaged(tmp_path):
     save(tmp_path / 'c', [1, 2, 6])
     params, steps = mean(tmp_path / 'c', 2)
     assert steps == [2, 6]
@@ -43,7 +43,7 @@ def test_the_mean_is_the_same_to_the_byte_on_devices_and_in_numpy(tmp_path):
     assert same(on_devices, average(manager, [1, 2, 6])[0])
 
 
-def test_the_mean_leaves_out_what_is_damaged(tmp_path):
+def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path):
     save(tmp_path / 'c', [1, 3, 6])
     for file in (tmp_path / 'c' / '6').rglob('*'):
         if file.is_file():
@@ -51,20 +51,20 @@ def test_the_mean_leaves_out_what_is_damaged(tmp_path):
     assert mean(tmp_path / 'c', 2)[1] == [1, 3]
 
 
-def test_the_mean_of_nothing(tmp_path):
+def test_the_mean_of_no_checkpoints_is_an_error(tmp_path):
     (tmp_path / 'c').mkdir()
     with pytest.raises(FileNotFoundError, match='no readable checkpoint'):
         mean(tmp_path / 'c', 2)
 
 
-def test_the_mean_of_the_best(tmp_path):
+def test_the_best_checkpoints_are_averaged(tmp_path):
     save(tmp_path / 'c', [1, 2, 6, 7], keep=4, at_1=20.0, at_2=30.0, at_6=10.0)
     params, steps = mean(tmp_path / 'c', 2, 'best')
     assert steps == [1, 2]
     assert np.unique(params['a']).tolist() == [1.5]
 
 
-def test_a_moving_average_is_restored_and_is_what_is_averaged(tmp_path):
+def test_a_moving_average_is_restored_and_averaged(tmp_path):
     manager = Checkpoints(tmp_path / 'c', keep=2)
     for step in (1, 2):
         manager.save(with_ema(step).items())
@@ -73,7 +73,7 @@ def test_a_moving_average_is_restored_and_is_what_is_averaged(tmp_path):
     assert np.unique(mean(tmp_path / 'c', 2)[0]['a']).tolist() == [15.0]
 
 
-def test_a_moving_average_that_is_lost_is_damage(tmp_path):
+def test_a_missing_moving_average_counts_as_damage(tmp_path):
     manager = Checkpoints(tmp_path / 'c', keep=2)
     for step in (1, 2):
         manager.save(with_ema(step).items())
@@ -83,7 +83,7 @@ def test_a_moving_average_that_is_lost_is_damage(tmp_path):
     assert steps == [1] and np.unique(params['a']).tolist() == [10.0]
 
 
-def test_weights_alone_are_saved_and_read(tmp_path):
+def test_weights_can_be_saved_and_read_alone(tmp_path):
     manager = Checkpoints(tmp_path / 'c')
     manager.save_weights(7, {'a': np.ones((4, 4), np.float32)})
     manager.close()
@@ -92,7 +92,7 @@ def test_weights_alone_are_saved_and_read(tmp_path):
 
 
 @pytest.mark.parametrize('text', ['[]', 'null', '{"item_handlers": 5}', '[' * 100_000])
-def test_damaged_metadata_of_one_checkpoint_leaves_the_others(tmp_path, text):
+def test_damaged_metadata_affects_one_checkpoint_only(tmp_path, text):
     save(tmp_path / 'c', [1, 2])
     (tmp_path / 'c' / '2' / '_CHECKPOINT_METADATA').write_text(text)
     manager = Checkpoints(tmp_path / 'c', read_only=True)
@@ -100,7 +100,7 @@ def test_damaged_metadata_of_one_checkpoint_leaves_the_others(tmp_path, text):
     assert steps[0] == 1
 
 
-def test_a_pipe_in_a_checkpoint_is_damage_and_not_waited_for(tmp_path, caplog):
+def test_a_pipe_in_a_checkpoint_counts_as_damage_without_waiting(tmp_path, caplog):
     save(tmp_path / 'c', [1, 2])
     file = next((tmp_path / 'c' / '2' / 'params').rglob('manifest.ocdbt'))
     file.unlink()
@@ -110,7 +110,7 @@ def test_a_pipe_in_a_checkpoint_is_damage_and_not_waited_for(tmp_path, caplog):
     assert 'manifest.ocdbt is not a file' in caplog.text
 
 
-def test_deep_json_in_a_checkpoint_is_damage_and_ends_no_process(tmp_path, caplog):
+def test_deeply_nested_json_in_a_checkpoint_counts_as_damage(tmp_path, caplog):
     save(tmp_path / 'c', [1, 2])
     for file in (tmp_path / 'c' / '2' / 'params' / name for name in ('_sharding', '_METADATA')):
         file.write_text('{"a": ' + '[' * 100_000)
@@ -119,7 +119,7 @@ def test_deep_json_in_a_checkpoint_is_damage_and_ends_no_process(tmp_path, caplo
     assert 'is nested too deeply' in caplog.text
 
 
-def test_a_best_checkpoint_that_is_old_is_none_of_the_latest(tmp_path):
+def test_an_old_best_checkpoint_is_not_one_of_the_latest(tmp_path):
     save(tmp_path / 'c', [2, 16, 18, 20], keep=4)
     assert mean(tmp_path / 'c', 4, every=2)[1] == [16, 18, 20]
 

@@ -23,15 +23,15 @@ def test_the_latest_come_newest_first(checkpoints):
     assert candidates(checkpoints, which='latest') == [8, 6, 4, 2]
 
 
-def test_the_best_have_a_bleu_and_of_equals_the_newest_comes_first(checkpoints):
+def test_the_best_have_a_bleu_and_the_newest_of_equals_comes_first(checkpoints):
     assert candidates(checkpoints, which='best') == [6, 2, 4]
 
 
-def test_named_steps_are_taken_as_they_are_and_only_once(checkpoints):
+def test_named_steps_keep_their_order_without_duplicates(checkpoints):
     assert candidates(checkpoints, steps=[2, 8, 2]) == [2, 8]
 
 
-def test_a_step_that_is_not_there_is_named_with_those_that_are(checkpoints):
+def test_the_error_for_a_missing_step_lists_the_existing_ones(checkpoints):
     with pytest.raises(UserError, match=r'steps=3 are not all saved .* choose among 2, 4, 6, 8'):
         candidates(checkpoints, steps=[3])
 

@@ -19,7 +19,7 @@ def test_scores_can_be_added_to_a_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize('text', ['[]', '{"bleu": "x"}', '{"bleu": null}', '[' * 100_000])
-def test_damaged_scores_are_none(tmp_path, text):
+def test_damaged_scores_are_read_as_none(tmp_path, text):
     save(tmp_path / 'c', [1, 2], at_1=7.0, at_2=9.0)
     (tmp_path / 'c' / '2' / 'scores' / 'scores.json').write_text(text)
     manager = Checkpoints(tmp_path / 'c', read_only=True)

@@ -25,7 +25,7 @@ def laid_on(mesh, step):
     return jax.device_put(value, state_shardings(value, make_mesh(mesh)))
 
 
-def test_what_is_saved_is_restored_to_the_byte(tmp_path):
+def test_a_state_is_restored_to_the_byte(tmp_path):
     save(tmp_path / 'c', [5])
     restored = latest_state(Checkpoints(tmp_path / 'c'), state(0))
     assert same(restored, state(5))
@@ -46,7 +46,7 @@ def test_an_empty_folder_restores_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(('saved_on', 'restored_on'), [(1, 8), (8, 1)])
-def test_any_number_of_devices_to_any(tmp_path, saved_on, restored_on):
+def test_a_checkpoint_is_restored_on_any_number_of_devices(tmp_path, saved_on, restored_on):
     manager = Checkpoints(tmp_path / 'c')
     manager.save(state(5, jax.devices()[:saved_on]).items())
     manager.wait()
@@ -59,7 +59,7 @@ def test_any_number_of_devices_to_any(tmp_path, saved_on, restored_on):
     ('saved_on', 'restored_on'),
     [(MeshConfig(1, 8, 1), MeshConfig(2, 2, 2)), (MeshConfig(4, 1, 2), MeshConfig(1, 8, 1))],
 )
-def test_any_mesh_to_any(tmp_path, saved_on, restored_on):
+def test_a_checkpoint_is_restored_on_any_mesh(tmp_path, saved_on, restored_on):
     manager = Checkpoints(tmp_path / 'c')
     manager.save(laid_on(saved_on, 5).items())
     manager.wait()
@@ -88,7 +88,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, dam
     assert Checkpoints(tmp_path / 'c').steps() == [5, 10]
 
 
-def test_one_put_aside_earlier_stays(tmp_path):
+def test_an_earlier_damaged_checkpoint_is_not_overwritten(tmp_path):
     (tmp_path / 'c.damaged' / '10').mkdir(parents=True)
     save(tmp_path / 'c', [5, 10])
     shutil.rmtree(tmp_path / 'c' / '10' / 'params')
@@ -104,7 +104,7 @@ def test_one_put_aside_earlier_stays(tmp_path):
         ValueError('PERMISSION_DENIED: Error opening file'),
     ],
 )
-def test_one_out_of_reach_for_the_moment_is_no_damage(tmp_path, monkeypatch, error):
+def test_an_unreachable_checkpoint_is_not_damage(tmp_path, monkeypatch, error):
     save(tmp_path / 'c', [5, 10])
     manager = Checkpoints(tmp_path / 'c')
 
@@ -122,7 +122,7 @@ def test_one_out_of_reach_for_the_moment_is_no_damage(tmp_path, monkeypatch, err
     assert not (tmp_path / 'c.damaged').exists()
 
 
-def test_where_all_are_damaged_none_is_touched(tmp_path):
+def test_if_all_checkpoints_are_damaged_none_is_moved(tmp_path):
     save(tmp_path / 'c', [5, 10])
     for step in (5, 10):
         shutil.rmtree(tmp_path / 'c' / str(step) / 'params')
@@ -133,7 +133,7 @@ def test_where_all_are_damaged_none_is_touched(tmp_path):
     assert not (tmp_path / 'c.damaged').exists()
 
 
-def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):
+def test_a_killed_save_costs_that_save_only(tmp_path):
     save(tmp_path / 'c', [5])
     # This is how orbax names what it has not finished writing.
     unfinished = tmp_path / 'c' / '7.orbax-checkpoint-tmp'
@@ -148,7 +148,7 @@ def test_a_save_that_was_killed_midway_costs_that_save_only(tmp_path):
     assert not unfinished.exists()
 
 
-def test_reading_alone_writes_nothing_and_warns_of_nothing(tmp_path, caplog):
+def test_reading_writes_nothing_and_logs_no_warning(tmp_path, caplog):
     save(tmp_path / 'c', [5])
     before = sorted(tmp_path.rglob('*'))
     assert same(latest_state(Checkpoints(tmp_path / 'c', read_only=True), state(0)), state(5))
@@ -156,7 +156,7 @@ def test_reading_alone_writes_nothing_and_warns_of_nothing(tmp_path, caplog):
     assert [record.msg for record in caplog.records if record.levelname == 'WARNING'] == []
 
 
-def test_of_many_processes_one_that_finds_damage_stops_at_once(tmp_path, monkeypatch):
+def test_one_of_several_processes_that_finds_damage_stops_at_once(tmp_path, monkeypatch):
     save(tmp_path / 'c', [5, 10])
     shutil.rmtree(tmp_path / 'c' / '10' / 'params')
     manager = Checkpoints(tmp_path / 'c')
@@ -190,7 +190,7 @@ def test_a_checkpoint_of_another_step_than_its_name_is_damaged(tmp_path, caplog)
     assert 'it is of step 2' in caplog.text
 
 
-def test_damage_in_two_checkpoints_puts_both_aside(tmp_path):
+def test_two_damaged_checkpoints_are_both_moved_aside(tmp_path):
     save(tmp_path / 'c', [1, 2, 3])
     for step in ('2', '3'):
         (tmp_path / 'c' / step / 'params' / '_METADATA').write_text('[]')

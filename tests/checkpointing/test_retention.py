@@ -10,13 +10,13 @@ def test_the_latest_and_the_best_are_kept(tmp_path):
     assert Checkpoints(tmp_path / 'c').steps() == [2, 4, 5]
 
 
-def test_the_best_is_kept_by_a_run_that_goes_on(tmp_path):
+def test_a_resumed_run_keeps_the_best(tmp_path):
     save(tmp_path / 'c', [1, 2, 3], keep=1, at_2=30.0, at_3=20.0)
     save(tmp_path / 'c', [4, 5], keep=1, at_4=10.0)
     assert Checkpoints(tmp_path / 'c').steps() == [2, 5]
 
 
-def test_so_many_of_the_best_are_kept(tmp_path):
+def test_keep_best_checkpoints_are_kept_for_their_bleu(tmp_path):
     manager = Checkpoints(tmp_path / 'c', keep=1, keep_best=2)
     for step, bleu in [(1, 20.0), (2, 30.0), (3, 25.0), (4, 10.0)]:
         manager.save(state(step).items(), {'bleu': bleu})
@@ -24,7 +24,7 @@ def test_so_many_of_the_best_are_kept(tmp_path):
     assert Checkpoints(tmp_path / 'c').steps() == [2, 3, 4]
 
 
-def test_one_between_the_regular_ones_stays_while_it_is_the_newest(tmp_path):
+def test_a_checkpoint_off_the_interval_stays_while_it_is_the_newest(tmp_path):
     manager = Checkpoints(tmp_path / 'c', keep=2, every=3)
     kept = []
     for step in (3, 6, 8, 9, 11):

@@ -163,7 +163,7 @@ def test_without_a_dev_bleu_the_latest_replace_the_best_with_a_warning(workdir, 
     config = dataclasses.replace(saved.config, decode=decode)
     run.write_run(dataclasses.replace(saved, config=config))
     assert Translator.load(run.path).steps == [120]
-    assert 'No checkpoint has a dev BLEU yet: the latest are taken.' in caplog.text
+    assert 'No checkpoint has a dev BLEU yet: the latest are averaged.' in caplog.text
 
 
 def test_more_best_checkpoints_than_keep_best_give_a_warning(workdir, tmp_path, caplog):
@@ -188,7 +188,7 @@ def test_a_checkpoint_that_a_training_deletes_meanwhile_is_left_out(
 
     monkeypatch.setattr(Checkpoints, 'steps', and_deleted)
     assert Translator.load(tmp_path / 'run').steps == [120]
-    assert 'The checkpoint of step 60 is deleted meanwhile and left out.' in caplog.text
+    assert 'The checkpoint of step 60 is deleted by another process: it is left out.' in caplog.text
 
 
 def test_fewer_checkpoints_than_requested_give_a_warning(workdir, caplog):

@@ -20,7 +20,7 @@ def restarts(tmp_path, monkeypatch):
     return found
 
 
-def test_the_same_command_starts_again_with_the_variable(restarts):
+def test_the_command_starts_again_with_the_variable_set(restarts):
     huge_pages.restart_with_huge_pages()
     [(program, arguments, environment)] = restarts
     assert program == sys.executable
@@ -28,20 +28,20 @@ def test_the_same_command_starts_again_with_the_variable(restarts):
     assert environment == os.environ | {'GLIBC_TUNABLES': 'glibc.malloc.hugetlb=1'}
 
 
-def test_once_is_enough_and_the_users_own_setting_stays(restarts, monkeypatch):
+def test_a_setting_of_the_user_is_kept_without_a_restart(restarts, monkeypatch):
     monkeypatch.setenv('GLIBC_TUNABLES', 'glibc.malloc.tcache_count=0')
     huge_pages.restart_with_huge_pages()
     assert restarts == []
 
 
 @pytest.mark.parametrize('policy', ['[always] madvise never', 'always madvise [never]'])
-def test_where_asking_changes_nothing_it_goes_on(restarts, policy):
+def test_a_policy_that_needs_no_request_causes_no_restart(restarts, policy):
     huge_pages._POLICY.write_text(policy)
     huge_pages.restart_with_huge_pages()
     assert restarts == []
 
 
-def test_elsewhere_it_goes_on(restarts, monkeypatch, tmp_path):
+def test_without_the_policy_file_there_is_no_restart(restarts, monkeypatch, tmp_path):
     monkeypatch.setattr(huge_pages, '_POLICY', tmp_path / 'missing')
     huge_pages.restart_with_huge_pages()
     assert restarts == []

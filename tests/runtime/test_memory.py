@@ -48,26 +48,26 @@ def _group(folder, limit, used, cache, version=2):
     }
 
 
-def test_without_groups_it_is_what_the_machine_has_available(machine):
+def test_without_groups_free_memory_is_what_the_machine_has_available(machine):
     assert free_memory(machine({})) == 3000 * 1024
 
 
-def test_a_group_has_its_limit_less_its_use_but_for_the_file_cache(machine):
+def test_a_group_leaves_its_limit_less_its_use_without_the_file_cache(machine):
     root = machine({'proc/self/cgroup': '0::/job\n', **_group('job/', 10_000, 7_000, 2_000)})
     assert free_memory(root) == 5_000
 
 
-def test_a_group_without_a_limit_sets_none(machine):
+def test_a_group_without_a_limit_does_not_count(machine):
     root = machine({'proc/self/cgroup': '0::/job\n', **_group('job/', 'max', 7_000, 2_000)})
     assert free_memory(root) == 3000 * 1024
 
 
-def test_the_group_that_holds_another_limits_it(machine):
+def test_a_parent_group_limits_its_children(machine):
     groups = _group('job/', 6_000, 4_000, 0) | _group('job/step/', 'max', 500, 0)
     assert free_memory(machine({'proc/self/cgroup': '0::/job/step\n', **groups})) == 2_000
 
 
-def test_groups_of_version_1(machine):
+def test_groups_of_version_1_are_read(machine):
     root = machine(
         {
             'proc/self/cgroup': '9:name=systemd:/\n4:cpu,memory:/job\n0::/\n',
@@ -77,23 +77,23 @@ def test_groups_of_version_1(machine):
     assert free_memory(root) == 5_000
 
 
-def test_a_container_sees_its_own_group_as_the_top(machine):
+def test_in_a_container_the_group_at_the_top_is_read(machine):
     root = machine(
         {'proc/self/cgroup': '4:memory:/docker/8a6f\n', **_group('', 9_000, 1_000, 0, version=1)}
     )
     assert free_memory(root) == 8_000
 
 
-def test_a_group_beyond_its_limit_has_nothing_left(machine):
+def test_a_group_beyond_its_limit_leaves_nothing(machine):
     root = machine({'proc/self/cgroup': '0::/\n', **_group('', 1_000, 1_200, 0)})
     assert free_memory(root) == 0
 
 
-def test_elsewhere_nobody_knows(tmp_path):
+def test_without_linux_free_memory_is_unknown(tmp_path):
     assert free_memory(tmp_path) is None
 
 
-def test_the_memory_of_a_cpu_device_is_its_share_of_what_is_free(monkeypatch):
+def test_the_memory_of_a_cpu_device_is_its_share_of_free_memory(monkeypatch):
     monkeypatch.setattr(memory, 'free_memory', lambda: 8_000)
     assert device_memory(jax.devices()[0]) == 1_000  # of eight
     held = [jax.device_put(np.zeros(25, np.float32), device) for device in jax.devices()[:2]]
@@ -107,17 +107,17 @@ class Gpu:
         return {'bytes_limit': 8_000, 'bytes_in_use': 3_000}
 
 
-def test_the_memory_of_an_accelerator_is_what_is_left_of_its_limit():
+def test_the_memory_of_an_accelerator_is_its_limit_less_its_use():
     assert device_memory(Gpu()) == 5_000
 
 
-def test_sizes_are_said_in_the_unit_that_suits():
+def test_sizes_are_formatted_in_mib_or_gib():
     assert format_bytes(3 << 19) == '1.50 MiB'
     assert format_bytes(3 << 29) == '1.50 GiB'
 
 
 @pytest.mark.parametrize(('room', 'fits'), [(2**19, False), (2**21, True), (None, True)])
-def test_a_program_that_needs_more_than_there_is_is_refused(monkeypatch, room, fits):
+def test_a_program_that_needs_too_much_memory_is_refused(monkeypatch, room, fits):
     program = jax.jit(lambda x: x + 1).lower(jnp.zeros((2, 2**16)))  # 0.5 MiB in, 0.5 MiB out
     monkeypatch.setattr(memory, 'device_memory', lambda device: room)
     if fits:
@@ -131,7 +131,7 @@ def test_a_program_that_needs_more_than_there_is_is_refused(monkeypatch, room, f
 @pytest.mark.skipif(
     'CS_GNU_LIBC_VERSION' not in os.confstr_names, reason='of glibc, which is not here'
 )
-def test_what_was_freed_between_what_is_in_use_is_given_back():
+def test_trim_heap_returns_freed_blocks_between_used_ones():
     def resident():
         return int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
 
@@ -143,6 +143,6 @@ def test_what_was_freed_between_what_is_in_use_is_given_back():
     assert before - resident() > 30_000_000 and last
 
 
-def test_another_c_library_keeps_what_was_freed(monkeypatch):
+def test_trim_heap_does_nothing_with_another_c_library(monkeypatch):
     monkeypatch.setattr(memory.ctypes, 'CDLL', lambda name: object())
     trim_heap()

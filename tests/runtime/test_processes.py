@@ -116,7 +116,7 @@ def logged(workdir):
     }
 
 
-def test_they_go_on_with_the_run_of_one_process_and_it_with_theirs(
+def test_two_processes_resume_the_run_of_one_and_one_resumes_theirs(
     tmp_path, six_steps, uninterrupted
 ):
     workdir = shutil.copytree(six_steps, tmp_path / 'run')
@@ -140,7 +140,7 @@ def test_they_go_on_with_the_run_of_one_process_and_it_with_theirs(
     assert workdir.with_suffix('.out1').read_text().count('BLEU') == 0
 
 
-def test_they_begin_from_the_weights_of_another_run(tmp_path, six_steps):
+def test_two_processes_start_from_the_weights_of_another_run(tmp_path, six_steps):
     config = tiny(data=ONE_SHAPE, train={'steps': 3, 'init_from': str(six_steps)})
     train(config, tmp_path / 'one')
     workdir = tmp_path / 'two'
@@ -151,7 +151,7 @@ def test_they_begin_from_the_weights_of_another_run(tmp_path, six_steps):
         assert found[key]['loss'] == pytest.approx(expected[key]['loss'], rel=TOLERANCE)
 
 
-def test_one_that_dies_takes_the_other_with_it_and_sigterm_at_one_stops_both(tmp_path):
+def test_the_death_of_one_process_ends_the_other_and_sigterm_to_one_stops_both(tmp_path):
     workdir = tmp_path / 'run'
     config = tiny(data=ONE_SHAPE, train={'steps': 100_000, 'eval_every': 99_999})
     with two_processes(workdir, config) as both:
@@ -170,7 +170,7 @@ def test_one_that_dies_takes_the_other_with_it_and_sigterm_at_one_stops_both(tmp
 
 
 @pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 75)])
-def test_one_that_waits_for_the_others_can_be_stopped(tmp_path, number, code):
+def test_a_process_that_waits_for_the_others_can_be_stopped(tmp_path, number, code):
     command = [sys.executable, '-m', 'transformer_jax.main']
     command += [f'--config={config_file(tmp_path / "config.py", tiny())}', f'--workdir={tmp_path}']
     process = subprocess.Popen(
@@ -188,7 +188,7 @@ def test_one_that_waits_for_the_others_can_be_stopped(tmp_path, number, code):
         process.kill()
 
 
-def test_without_variables_a_process_is_on_its_own():
+def test_without_variables_there_is_a_single_process():
     assert processes._arguments({}) is None
     assert processes._arguments({'SLURM_NTASKS': '8'}) is None  # no step: a batch script's shell
     assert processes._arguments(by_variables(0, 1) | {'JAX_NUM_PROCESSES': '1'}) is None
@@ -206,7 +206,7 @@ def test_slurm_tpu_pods_and_variables_are_recognised():
     }
 
 
-def test_none_waits_for_kernels_that_another_has_in_its_cache(monkeypatch):
+def test_no_process_waits_for_autotuning_that_another_finds_in_its_cache(monkeypatch):
     monkeypatch.setenv('XLA_FLAGS', '--mine=1')
     for name, value in by_variables(0, 1).items():
         monkeypatch.setenv(name, value)
@@ -226,11 +226,11 @@ def test_none_waits_for_kernels_that_another_has_in_its_cache(monkeypatch):
         ({'JAX_NUM_PROCESSES': 'two'}, "JAX_NUM_PROCESSES='two' must be a whole number"),
     ],
 )
-def test_variables_that_contradict_each_other(changes, message):
+def test_variables_that_contradict_each_other_are_refused(changes, message):
     with pytest.raises(UserError, match=message):
         processes._arguments(by_variables(0, 1) | changes)
 
 
-def test_an_unknown_way_to_find_processes():
+def test_an_unknown_value_of_the_processes_variable_is_refused():
     with pytest.raises(UserError, match="must be 'auto' or not set"):
         processes._arguments({'TRANSFORMER_JAX_PROCESSES': 'yes'})

@@ -4,7 +4,7 @@ import os
 from transformer_jax.runtime.progress import progress_bar, show_messages
 
 
-def test_a_log_that_nobody_reads_any_more_ends_nothing(monkeypatch):
+def test_a_closed_pipe_stops_neither_messages_nor_prints(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     logger = logging.getLogger('transformer_jax')
@@ -17,7 +17,7 @@ def test_a_log_that_nobody_reads_any_more_ends_nothing(monkeypatch):
         print('to nobody', file=stderr)  # others, too, are spared from here on
 
 
-def test_a_full_disk_ends_nothing(monkeypatch):
+def test_a_full_disk_stops_no_message(monkeypatch):
     logger = logging.getLogger('transformer_jax')
     stderr = open('/dev/full', 'w', buffering=1)  # noqa: SIM115, as closing it fails
     monkeypatch.setattr('sys.stderr', stderr)
@@ -28,7 +28,7 @@ def test_a_full_disk_ends_nothing(monkeypatch):
     stderr.close()
 
 
-def test_where_there_is_no_stderr_nothing_is_written_and_nothing_ends(monkeypatch):
+def test_without_stderr_messages_are_dropped(monkeypatch):
     logger = logging.getLogger('transformer_jax')
     monkeypatch.setattr('sys.stderr', None)
     monkeypatch.setattr(logger, 'handlers', [])

@@ -16,7 +16,7 @@ def send(number):
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_work_that_asks_stops(number):
+def test_work_that_asks_for_signals_stops(number):
     with StopSignals():
         stop_if_requested()
         send(number)
@@ -26,7 +26,7 @@ def test_work_that_asks_stops(number):
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_while_deferred_it_waits_to_be_asked(number, capfd):
+def test_a_deferred_stop_waits_for_should_stop(number, capfd):
     with StopSignals() as stop, stop.deferred():
         assert stop.should_stop(1) is None
         send(number)
@@ -34,7 +34,7 @@ def test_while_deferred_it_waits_to_be_asked(number, capfd):
     assert 'Stopping after this step' in capfd.readouterr().err
 
 
-def test_a_second_ctrl_c_does_not_wait():
+def test_a_second_ctrl_c_interrupts_at_once():
     with pytest.raises(KeyboardInterrupt), StopSignals() as stop, stop.deferred():
         send(signal.SIGINT)
         send(signal.SIGINT)
@@ -47,7 +47,7 @@ def test_a_second_sigterm_still_waits():
         assert stop.should_stop(1) == 'SIGTERM'
 
 
-def test_a_signal_that_came_too_late_to_be_asked_for_is_known():
+def test_a_signal_after_the_last_should_stop_is_pending():
     with StopSignals() as stop:
         with stop.deferred():
             assert stop.pending() is None
@@ -92,17 +92,17 @@ command_line.run(main)
         'while True: signals.stop_if_requested(); time.sleep(0.01)',
     ],
 )
-def test_a_command_ends_whatever_it_is_at(work, number):
+def test_a_command_ends_in_every_phase(work, number):
     assert command(f'    {work}', number) == (75, f'Stopped by {number.name}.\n')
 
 
-def test_what_a_command_was_writing_is_removed(tmp_path):
+def test_unfinished_files_of_a_stopped_command_are_removed(tmp_path):
     work = f'    partial_path(Path({str(tmp_path / "file")!r})).mkdir(); time.sleep(60)'
     assert command(work, signal.SIGTERM)[0] == 75
     assert not list(tmp_path.iterdir())
 
 
-def test_a_command_that_saves_is_waited_for():
+def test_a_command_that_is_saving_is_not_cut_short():
     work = (
         '    with signals.StopSignals() as stop, stop.deferred():\n'
         '        time.sleep(1.5)\n'
@@ -122,7 +122,7 @@ def test_a_second_ctrl_c_ends_a_command_at_once():
     assert command(work, signal.SIGINT)[0] == 130
 
 
-def test_a_command_that_is_done_is_stopped_by_no_signal_any_more():
+def test_a_signal_after_the_end_of_the_work_changes_no_exit_code():
     work = '    import atexit, signal; atexit.register(signal.raise_signal, signal.SIGTERM)'
     assert command(work) == (0, '')
 
@@ -136,7 +136,7 @@ def test_a_stopped_command_does_not_wait_for_its_threads():
     assert command(work) == (75, 'Stopped.\n')
 
 
-def test_before_a_run_has_begun_sigterm_means_start_again(tmp_path):
+def test_sigterm_before_the_first_step_exits_with_the_restart_code(tmp_path):
     config = tmp_path / 'config.py'
     config.write_text('import signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(60)\n')
     arguments = [sys.executable, '-m', 'transformer_jax.main', f'--config={config}']
@@ -144,14 +144,14 @@ def test_before_a_run_has_begun_sigterm_means_start_again(tmp_path):
     assert (done.returncode, done.stderr) == (75, 'Stopped by SIGTERM.\n')
 
 
-def test_handlers_are_put_back():
+def test_the_old_handlers_are_restored():
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with StopSignals():
         assert signal.getsignal(signal.SIGTERM) != before[0]
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_in_another_thread_nothing_is_caught():
+def test_outside_the_main_thread_no_signal_is_caught():
     found = []
 
     def enter():

@@ -20,17 +20,17 @@ from transformer_jax.storage.cache import (
 )
 
 
-def test_texts_that_only_join_alike_differ():
+def test_texts_that_join_to_the_same_text_have_different_digests():
     assert content_digest(['ab', 'c']) != content_digest(['a', 'bc'])
 
 
-def test_what_is_configured_goes_before_the_environment(monkeypatch):
+def test_the_configured_folder_overrides_the_environment(monkeypatch):
     monkeypatch.setenv('TRANSFORMER_JAX_CACHE', 'of the environment')
     assert cache_folder('configured') == Path('configured')
     assert cache_folder() == Path('of the environment')
 
 
-def test_where_there_is_no_home_the_variable_is_named(monkeypatch):
+def test_without_a_home_folder_the_error_names_the_variable(monkeypatch):
     def no_home(path):
         raise RuntimeError('Could not determine home directory.')
 
@@ -41,21 +41,21 @@ def test_where_there_is_no_home_the_variable_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize('named', [None, 'home/cache/x', 'home'])
-def test_a_cache_that_cannot_be_written_is_said(named):
+def test_a_cache_that_cannot_be_written_is_a_user_error(named):
     with (
-        pytest.raises(UserError, match=r"^the cache 'home/cache' cannot be written \(full\): make"),
+        pytest.raises(UserError, match=r"^the cache 'home/cache' cannot be written \(full\): free"),
         failures_to_cache(Path('home/cache')),
     ):
         raise OSError(errno.ENOSPC, 'full', named)
 
 
-def test_what_is_in_the_way_of_an_entry_is_named_with_its_path():
+def test_a_folder_in_the_place_of_an_entry_is_named_with_its_path():
     expected = "'cache/entry' in the cache cannot be replaced .* remove it"
     with pytest.raises(UserError, match=expected), failures_to_cache(Path('cache')):
         raise OSError(errno.EISDIR, 'Is a directory', 'cache/entry.partial', None, 'cache/entry')
 
 
-def test_failures_elsewhere_are_not_the_caches():
+def test_errors_outside_the_cache_pass_through():
     with pytest.raises(OSError, match='full'), failures_to_cache(Path('cache')):
         raise OSError(errno.ENOSPC, 'full', 'elsewhere')
 
@@ -85,7 +85,9 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_compiled_programs_stay_where_they_were_asked_for(monkeypatch, tmp_path, jax_cache):
+def test_the_folder_of_compiled_programs_does_not_follow_the_working_directory(
+    monkeypatch, tmp_path, jax_cache
+):
     monkeypatch.chdir(tmp_path)
     assert jax_cache(Path('cache')) == str(tmp_path / 'cache' / 'compiled')
 
@@ -98,7 +100,7 @@ def test_the_folder_of_compiled_programs_is_private_whatever_the_umask(
     assert modes == [0o755, 0o755, 0o700]
 
 
-def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
+def test_an_existing_folder_keeps_its_mode(tmp_path):
     (tmp_path / 'cache').mkdir(0o750)
     make_folder(tmp_path / 'cache')
     assert mode(tmp_path / 'cache') == 0o750
@@ -109,8 +111,8 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path):
     [
         ('cache/compiled', 'remove it'),
         ('cache/programs', 'remove it'),
-        ('cache', 'take that right away (chmod go-w)'),
-        ('', 'take that right away (chmod go-w)'),
+        ('cache', 'remove that permission (chmod go-w)'),
+        ('', 'remove that permission (chmod go-w)'),
     ],
 )
 def test_programs_in_a_folder_that_others_can_write_are_not_used(
@@ -122,12 +124,12 @@ def test_programs_in_a_folder_that_others_can_write_are_not_used(
     assert [jax_cache(tmp_path / 'cache') for _ in range(2)] == [None, None]
     assert caplog.messages == [
         f"Compiled programs are neither read from the cache '{tmp_path}/cache' nor kept there, "
-        f"since '{tmp_path / open_to_all}' can be written by others: {remedy}, or name a cache of "
-        'your own with data.cache_dir or $TRANSFORMER_JAX_CACHE.'
+        f"because '{tmp_path / open_to_all}' can be written by others: {remedy}, or name a cache "
+        'of your own with data.cache_dir or $TRANSFORMER_JAX_CACHE.'
     ]
 
 
-def test_a_folder_with_the_sticky_bit_may_hold_a_private_one(tmp_path, jax_cache):
+def test_a_folder_with_the_sticky_bit_can_hold_a_private_cache(tmp_path, jax_cache):
     (tmp_path / 'cache').mkdir()
     (tmp_path / 'cache').chmod(0o1777)
     assert jax_cache(tmp_path / 'cache')
@@ -149,7 +151,7 @@ def test_the_cache_of_another_user_gets_no_programs(tmp_path, jax_cache, caplog,
     assert not list((tmp_path / 'cache').iterdir())
 
 
-def test_a_cache_that_is_a_link_is_judged_by_where_it_leads(tmp_path, jax_cache):
+def test_a_cache_that_is_a_link_is_judged_by_its_target(tmp_path, jax_cache):
     (tmp_path / 'elsewhere').mkdir()
     (tmp_path / 'cache').symlink_to('elsewhere')
     assert jax_cache(tmp_path / 'cache') == str(tmp_path / 'cache' / 'compiled')
@@ -157,7 +159,7 @@ def test_a_cache_that_is_a_link_is_judged_by_where_it_leads(tmp_path, jax_cache)
     assert jax_cache(tmp_path / 'cache') is None
 
 
-def test_a_link_that_others_could_replace_on_the_way_is_not_followed(tmp_path, jax_cache):
+def test_a_link_that_others_could_replace_is_not_followed(tmp_path, jax_cache):
     (tmp_path / 'mine').mkdir()
     (tmp_path / 'open').mkdir()
     (tmp_path / 'open' / 'link').symlink_to(tmp_path / 'mine')
@@ -166,7 +168,9 @@ def test_a_link_that_others_could_replace_on_the_way_is_not_followed(tmp_path, j
     assert jax_cache(tmp_path / 'cache') is None
 
 
-def test_a_cache_that_cannot_be_made_is_said_and_done_without(tmp_path, jax_cache, caplog):
+def test_a_cache_that_cannot_be_created_is_not_used_and_a_warning_says_so(
+    tmp_path, jax_cache, caplog
+):
     (tmp_path / 'cache').write_text('a file in the way')
     assert jax_cache(tmp_path / 'cache') is None
     assert 'cannot be used (Not a directory): restore access, or name a cache' in caplog.text
@@ -183,7 +187,7 @@ def plant(folder, kind):
 
 
 @pytest.mark.parametrize('kind', ['writable', 'link', 'pipe'])
-def test_a_file_among_programs_that_others_may_have_made_keeps_jax_from_all(
+def test_one_program_that_others_may_have_written_disables_the_cache_of_jax(
     tmp_path, jax_cache, caplog, kind
 ):
     make_folder(tmp_path / 'compiled', 0o755)
@@ -193,20 +197,20 @@ def test_a_file_among_programs_that_others_may_have_made_keeps_jax_from_all(
     assert f": remove '{tmp_path}/compiled', or name" in caplog.text
 
 
-def test_files_in_a_closed_folder_may_have_any_mode(tmp_path, jax_cache):
+def test_files_in_a_closed_folder_can_have_any_mode(tmp_path, jax_cache):
     """JAX writes them by the umask, which is wide on many clusters."""
     make_folder(tmp_path / 'compiled', 0o700)
     plant(tmp_path / 'compiled', 'writable')
     assert jax_cache(tmp_path)
 
 
-def test_a_file_of_ones_own_is_read(tmp_path):
+def test_a_file_of_this_user_is_read(tmp_path):
     (tmp_path / 'file').write_bytes(b'content')
     assert read_own(tmp_path / 'file') == b'content'
 
 
 @pytest.mark.parametrize('kind', ['writable', 'link', 'pipe'])
-def test_a_file_that_others_may_have_made_is_not_read(tmp_path, kind):
+def test_a_file_that_others_may_have_written_is_not_read(tmp_path, kind):
     plant(tmp_path, kind)
     with pytest.raises(OSError, match=r'written by others|symbolic links|not a regular'):
         read_own(tmp_path / 'x-cache')
@@ -226,7 +230,9 @@ def group_of(name, members=()):
         (group_of('staff'), False),
     ],
 )
-def test_the_group_of_the_user_alone_may_write(tmp_path, jax_cache, monkeypatch, group, is_private):
+def test_a_group_with_this_user_alone_can_write(
+    tmp_path, jax_cache, monkeypatch, group, is_private
+):
     (tmp_path / 'cache').mkdir()
     (tmp_path / 'cache').chmod(0o775)
     user = type('User', (), {'pw_name': 'me', 'pw_gid': 77})

@@ -16,7 +16,7 @@ from transformer_jax.storage.files import (
 )
 
 
-def test_a_file_takes_the_name_when_it_is_whole(tmp_path):
+def test_a_file_gets_its_name_when_it_is_complete(tmp_path):
     path = tmp_path / 'a'
     path.write_text('old')
     with atomic_write(path) as file:
@@ -26,7 +26,7 @@ def test_a_file_takes_the_name_when_it_is_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_error_leaves_what_was_there(tmp_path):
+def test_an_error_leaves_the_old_file(tmp_path):
     path = tmp_path / 'a'
     path.write_text('old')
     with pytest.raises(KeyboardInterrupt), atomic_write(path, 'wb') as file:
@@ -51,7 +51,7 @@ def test_folders_that_killed_processes_left_are_removed_after_a_day(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([fresh, other])
 
 
-def test_files_that_killed_processes_left_go_with_the_next_writing(tmp_path):
+def test_files_that_killed_processes_left_are_removed_by_the_next_write(tmp_path):
     old, fresh = partial_path(tmp_path / 'a'), partial_path(tmp_path / 'a')
     own = tmp_path / 'a.partial-by-me'
     for path in (old, fresh, own):
@@ -63,7 +63,7 @@ def test_files_that_killed_processes_left_go_with_the_next_writing(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / 'a', fresh, own])
 
 
-def test_what_is_unfinished_can_be_removed(tmp_path):
+def test_unfinished_files_can_be_removed(tmp_path):
     partial_path(tmp_path / 'folder').mkdir()
     partial_path(tmp_path / 'file').write_text('half')
     with atomic_write(tmp_path / 'whole') as file:
@@ -72,7 +72,7 @@ def test_what_is_unfinished_can_be_removed(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / 'whole']
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
+def test_reading_a_pipe_fails_instead_of_waiting(tmp_path):
     os.mkfifo(tmp_path / 'pipe')
     with pytest.raises(OSError, match='not a regular file'):
         read_regular(tmp_path / 'pipe')
@@ -104,7 +104,7 @@ def test_json_of_the_expected_shape_is_returned(text, shape):
         ('{"a', {}, 'Unterminated string'),
     ],
 )
-def test_json_of_another_shape_says_where(tmp_path, text, shape, message):
+def test_json_of_another_shape_is_an_error_that_says_where(tmp_path, text, shape, message):
     (tmp_path / 'a.json').write_text(text)
     with pytest.raises(ValueError, match=message):
         read_json(tmp_path / 'a.json', shape)

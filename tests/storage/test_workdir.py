@@ -12,7 +12,7 @@ from transformer_jax.storage.workdir import WRITTEN, Workdir
 @pytest.mark.parametrize(
     'text', ['[]', '{}', '{"finished": {}}', '{"fini', '[' * 100_000, '{"test": {}, "step": "x"}']
 )
-def test_damaged_results_are_none(tmp_path, text):
+def test_damaged_results_are_read_as_none(tmp_path, text):
     (tmp_path / 'results.json').write_text(text)
     assert Workdir(tmp_path).read_results() is None
 
@@ -20,7 +20,7 @@ def test_damaged_results_are_none(tmp_path, text):
 @pytest.mark.parametrize(
     'text', ['[]', '{"workdir', '', '{"workdir": "x", "steps": 5}', '{"workdir": 1, "steps": [1]}']
 )
-def test_a_damaged_average_is_no_training_to_go_on_with(tmp_path, text):
+def test_a_damaged_average_is_not_taken_for_a_training_run(tmp_path, text):
     assert Workdir(tmp_path).read_average() is None
     (tmp_path / 'average.json').write_text(text)
     with pytest.raises(UserError, match=r'has an average\.json that cannot be read'):
@@ -28,14 +28,14 @@ def test_a_damaged_average_is_no_training_to_go_on_with(tmp_path, text):
 
 
 @pytest.mark.parametrize('config', [[], {'model': 3}, 'x', {'model': {'d_ff': [5]}}])
-def test_a_damaged_config(tmp_path, config):
+def test_a_damaged_config_is_a_user_error(tmp_path, config):
     saved = json.dumps({'config': config, 'data_fingerprint': 'x'})
     (tmp_path / 'config.json').write_text(saved)
     with pytest.raises(UserError, match=r'has a config\.json that cannot be read'):
         Workdir(tmp_path).read_run()
 
 
-def test_what_cannot_be_locked(tmp_path):
+def test_a_folder_that_cannot_be_locked_is_a_user_error(tmp_path):
     (tmp_path / 'lock').mkdir()
     with (
         pytest.raises(UserError, match=r'cannot be locked .*lock: Is a directory.: choose another'),
@@ -45,16 +45,16 @@ def test_what_cannot_be_locked(tmp_path):
 
 
 @pytest.mark.parametrize('code', [errno.ENOSYS, errno.EOPNOTSUPP])
-def test_where_there_are_no_locks_that_is_said(tmp_path, monkeypatch, caplog, code):
+def test_without_locks_a_warning_is_logged(tmp_path, monkeypatch, caplog, code):
     def flock(*_):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, 'flock', flock)
     with Workdir(tmp_path).locked():
-        assert f'cannot be locked ({os.strerror(code)}): see to it' in caplog.text
+        assert f'cannot be locked ({os.strerror(code)}): make sure' in caplog.text
 
 
-def test_what_any_library_says_of_a_full_disk_is_understood(tmp_path):
+def test_a_full_disk_is_recognised_in_the_errors_of_libraries(tmp_path):
     class OpError(Exception):
         """As TensorFlow's, which is none of the system's."""
 
@@ -65,14 +65,14 @@ def test_what_any_library_says_of_a_full_disk_is_understood(tmp_path):
         raise OpError('Could not flush events file: tb; No space left on device')
 
 
-def test_a_folder_of_checkpoints_that_nobody_may_write(tmp_path, monkeypatch):
+def test_a_read_only_folder_of_checkpoints_is_refused(tmp_path, monkeypatch):
     (tmp_path / 'checkpoints').mkdir()
     monkeypatch.setattr(os, 'access', lambda path, _: path.name != 'checkpoints')
     with pytest.raises(UserError, match=r'--output=.* is not writable .*checkpoints.: choose'):
         Workdir(tmp_path, '--output').check_writable()
 
 
-def test_checkpoints_that_may_not_be_read_are_not_taken_for_none(tmp_path, monkeypatch):
+def test_unreadable_checkpoints_are_not_taken_for_none(tmp_path, monkeypatch):
     def listdir(_):
         raise PermissionError(errno.EACCES, 'Permission denied')
 
@@ -83,16 +83,16 @@ def test_checkpoints_that_may_not_be_read_are_not_taken_for_none(tmp_path, monke
 
 
 @pytest.mark.parametrize('workdir', ['run', 'run/of/mine'])
-def test_a_link_to_nothing_is_named(tmp_path, workdir):
+def test_a_workdir_that_links_to_nothing_is_named(tmp_path, workdir):
     (tmp_path / 'run').symlink_to(tmp_path / 'gone')
-    with pytest.raises(UserError, match=r'cannot be a folder, since .*run is a link to nothing'):
+    with pytest.raises(UserError, match=r'cannot be a folder, because .*run is a link to nothing'):
         Workdir(tmp_path / workdir).check_writable()
 
 
 @pytest.mark.parametrize(
     'changes', [{'split_fingerprints': ['x']}, {'vocabulary_digest': 5}, {'data_fingerprint': None}]
 )
-def test_a_config_with_other_types_is_said(tmp_path, changes):
+def test_a_config_with_wrong_types_is_a_user_error(tmp_path, changes):
     saved = {'config': {}, 'data_fingerprint': 'x'}
     (tmp_path / 'config.json').write_text(json.dumps(saved))
     assert Workdir(tmp_path).read_run().data_fingerprint == 'x'
@@ -107,7 +107,7 @@ def test_a_path_that_would_lose_checkpoints_is_refused(tmp_path, name):
         Workdir(tmp_path / name / 'run').check_writable()
 
 
-def test_a_pipe_for_a_config_is_not_waited_for(tmp_path):
+def test_a_config_that_is_a_pipe_fails_instead_of_waiting(tmp_path):
     os.mkfifo(tmp_path / 'config.json')
     with pytest.raises(UserError, match='not a regular file'):
         Workdir(tmp_path).read_run()
@@ -125,26 +125,26 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize('target', ['../elsewhere', '../run-of-others', '../run/../gone'])
-def test_a_link_to_nothing_outside_is_refused_as_well(tmp_path, target):
+def test_a_link_to_nothing_outside_the_folder_is_refused(tmp_path, target):
     (tmp_path / 'run').mkdir()
     (tmp_path / 'run' / 'results.json').symlink_to(target)
     with pytest.raises(UserError, match='has a link that leads out of it'):
         Workdir(tmp_path / 'run').check_writable()
 
 
-def test_a_folder_may_be_a_link_and_hold_links_within(tmp_path):
+def test_a_workdir_can_be_a_link_and_hold_links_within(tmp_path):
     (tmp_path / 'elsewhere' / 'checkpoints').mkdir(parents=True)
     (tmp_path / 'elsewhere' / 'checkpoints' / 'latest').symlink_to('../checkpoints')
     (tmp_path / 'run').symlink_to('elsewhere')
     Workdir(tmp_path / 'run').check_writable()
 
 
-def test_a_link_that_no_run_writes_is_left_alone(tmp_path):
+def test_a_link_that_no_run_writes_is_allowed(tmp_path):
     (tmp_path / 'corpus').symlink_to('/')
     Workdir(tmp_path).check_writable()
 
 
-def test_all_that_a_run_writes_is_checked_for_links(workdir):
+def test_everything_that_a_run_writes_is_checked_for_links(workdir):
     assert {*os.listdir(workdir)} <= {*WRITTEN}
 
 
@@ -164,7 +164,7 @@ def place_lock(path, kind, precious):
 
 
 @pytest.mark.parametrize('kind', ['link', 'hard link', 'pipe'])
-def test_a_lock_that_stands_for_something_else_is_not_written(tmp_path, kind):
+def test_a_lock_that_is_a_link_or_a_device_is_not_written(tmp_path, kind):
     precious = tmp_path / 'precious'
     precious.write_text('as it was')
     (tmp_path / 'run').mkdir()
@@ -184,7 +184,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize('target', ['tensorboard', 'gone'])
-def test_a_link_that_leads_nowhere_is_refused(tmp_path, target):
+def test_a_link_to_nothing_is_refused(tmp_path, target):
     (tmp_path / 'tensorboard').symlink_to(target)
     with pytest.raises(UserError, match=r"has a link that leads nowhere \('tensorboard'\): remove"):
         Workdir(tmp_path).check_writable()

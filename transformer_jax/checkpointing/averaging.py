@@ -22,14 +22,14 @@ def average(
     like: Any = None,
     largest_gap: float = math.inf,
 ) -> tuple[Any, list[int]]:
-    """Returns the mean of the weights of checkpoints.
+    """Return the mean of the weights of checkpoints.
 
     If a checkpoint has a moving average of its parameters, that average is its weights.
 
     Args:
-      checkpoints: those of a run.
-      steps: of the checkpoints to average, in order of preference. A checkpoint that cannot be
-        read is left out with a warning.
+      checkpoints: a run's checkpoints.
+      steps: the steps of the checkpoints to average, in order of preference. A checkpoint that
+        cannot be read is left out with a warning.
       count: the most checkpoints to average; None averages all.
       like: parameters whose shardings the result gets; None returns NumPy arrays.
       largest_gap: a step that lies further than this behind the one before ends the mean, once one
@@ -39,7 +39,7 @@ def average(
       The parameters, and the steps they are the mean of, ascending.
 
     Raises:
-      UserError: if a checkpoint is out of reach for the moment.
+      UserError: if a checkpoint cannot be reached now.
       FileNotFoundError: if no checkpoint can be read.
     """
     total, used = None, []
@@ -52,8 +52,8 @@ def average(
         except Exception as error:  # orbax and tensorstore raise many kinds
             checkpoints.check_in_reach(step, error)
             gone = not checkpoints.path(step).exists()
-            what = 'deleted meanwhile' if gone else f'damaged ({first_line(error)})'
-            _logger.warning('The checkpoint of step %d is %s and left out.', step, what)
+            what = 'deleted by another process' if gone else f'damaged ({first_line(error)})'
+            _logger.warning('The checkpoint of step %d is %s: it is left out.', step, what)
             continue
         total = weights if total is None else jax.tree.map(lambda a, b: a + b, total, weights)
         used.append(step)

@@ -13,7 +13,7 @@ class Mismatch(ValueError):
 
 
 def checksums(tree: Any) -> dict[str, int]:
-    """Returns a checksum of each array's bits, by the array's path in the tree.
+    """Return a checksum of each array's bits, by the array's path in the tree.
 
     The checksum is the same on any mesh and for NumPy arrays, because it is linear: each device
     sums the part that it holds. A change of a single word always changes it.
@@ -28,14 +28,14 @@ def checksums(tree: Any) -> dict[str, int]:
 
 
 def check(tree: Any, expected: dict[str, int], item: str) -> None:
-    """Raises Mismatch if an array of the tree does not have its expected checksum."""
+    """Raise Mismatch if an array of the tree does not have its expected checksum."""
     for name, found in checksums(tree).items():
         if found != expected[name]:
             raise Mismatch(f'its {item}/{name} does not match its checksum')
 
 
 def _checksum(x: Any, np_or_jnp: Any) -> Any:
-    """Returns the sum modulo 2^32 of all 32-bit words, each times an odd hash of its index."""
+    """Return the sum modulo 2^32 of all 32-bit words, each times an odd hash of its index."""
     words = x.view(np.uint32).reshape(x.shape)
     index = np_or_jnp.zeros(x.shape, np.uint32)
     for axis, size in enumerate(x.shape):

@@ -15,7 +15,7 @@ _MOST = 1_000_000
 
 
 def best(steps: Sequence[int], bleu: Callable[[int], float | None]) -> list[int]:
-    """Returns the checkpoints that have a dev BLEU, the best first, of equals the newest first."""
+    """Return the checkpoints that have a dev BLEU, the best first; of equals the newest first."""
     scores = {step: bleu(step) for step in steps[::-1]}
     return sorted((s for s in scores if scores[s] is not None), key=lambda s: -scores[s])
 
@@ -26,8 +26,8 @@ class CheckpointChoice:
 
     Attributes:
       count: how many checkpoints (default: decode.average_checkpoints).
-      which: 'latest' or 'best' (default: decode.average; where no checkpoint has a dev BLEU yet,
-        the default 'best' becomes 'latest', with a warning).
+      which: 'latest' or 'best' (default: decode.average; if no checkpoint has a dev BLEU yet, the
+        default 'best' becomes 'latest', with a warning).
       steps: exactly these, in place of `count` and `which`.
 
     Raises:
@@ -56,14 +56,14 @@ class CheckpointChoice:
             )
 
     def candidates(self, checkpoints: Checkpoints, decode: DecodeConfig) -> list[int]:
-        """Returns the steps to average in order of preference; there may be more than `limit`.
+        """Return the steps to average in order of preference; there may be more than `limit`.
 
         Args:
-          checkpoints: those of the run.
-          decode: the run's settings.
+          checkpoints: the run's checkpoints.
+          decode: the run's decode settings.
 
         Raises:
-          UserError: if one of `steps` is not there, or no checkpoint has a dev BLEU for 'best'.
+          UserError: if one of `steps` does not exist, or no checkpoint has a dev BLEU for 'best'.
         """
         there = checkpoints.steps()
         if self.steps is not None:
@@ -78,36 +78,36 @@ class CheckpointChoice:
         if ranked := best(there, checkpoints.scores.bleu):
             return ranked
         if self.which is None:
-            _logger.warning('No checkpoint has a dev BLEU yet: the latest are taken.')
+            _logger.warning('No checkpoint has a dev BLEU yet: the latest are averaged.')
             return there[::-1]
         raise UserError(
             f'{str(checkpoints.directory)!r} has no checkpoint with a dev BLEU, by which to '
-            "choose the best: take the latest (average='latest')."
+            "choose the best: use average='latest'."
         )
 
     def limit(self, decode: DecodeConfig) -> int | None:
-        """Returns the largest number of checkpoints to average; None averages all candidates."""
+        """Return the largest number of checkpoints to average; None averages all candidates."""
         return None if self.steps is not None else self.count or decode.average_checkpoints
 
     def largest_gap(self, decode: DecodeConfig, every: int) -> float:
-        """Returns the largest distance in steps between two neighbours of the latest checkpoints.
+        """Return the largest distance in steps between two neighbours of the latest checkpoints.
 
         A checkpoint behind a larger gap was kept for its BLEU and may be old, so it has no place in
         the mean of the latest. A single missing one is no such gap: damaged ones are moved away.
 
         Args:
-          decode: the run's settings.
+          decode: the run's decode settings.
           every: steps between two regular checkpoints.
         """
         is_latest = self.steps is None and (self.which or decode.average) == 'latest'
         return 2 * every if is_latest else math.inf
 
     def warn_of_fewer(self, used: Sequence[int], train: TrainConfig) -> None:
-        """Warns if fewer checkpoints were left than the choice asks for.
+        """Warn if fewer checkpoints were left than the choice asks for.
 
         Args:
-          used: steps that were averaged.
-          train: the run's settings.
+          used: the steps that were averaged.
+          train: the run's train settings.
         """
         if self.count is not None and len(used) < self.count:
             _logger.warning('There are %d checkpoints to average, not %d.', len(used), self.count)

@@ -10,15 +10,15 @@ FILE_NAME = 'scores.json'
 
 
 class DevScores:
-    """The dev scores of the checkpoints in a directory; a file that is damaged counts as absent."""
+    """The dev scores of the checkpoints in a directory; a damaged file counts as absent."""
 
     def __init__(self, directory: Path):
-        """Reads from `directory`, the folder of all checkpoints; creates nothing."""
+        """Read from `directory`, the folder of all checkpoints; creates nothing."""
         self._directory = directory
         self._known: dict[int, float | None] = {}
 
     def bleu(self, step: int) -> float | None:
-        """Returns the dev BLEU of a checkpoint, or None if it has no readable scores."""
+        """Return the dev BLEU of a checkpoint, or None if it has no readable scores."""
         if step not in self._known:
             try:
                 self._known[step] = read_json(self._path(step), {'bleu': float})['bleu']
@@ -27,14 +27,14 @@ class DevScores:
         return self._known[step]
 
     def remember(self, step: int, scores: dict[str, float]) -> None:
-        """Notes scores that are being saved with a checkpoint, so that no file is read for them."""
+        """Note scores that are being saved with a checkpoint, so that no file is read for them."""
         self._known[step] = scores['bleu']
 
     def add(self, step: int, scores: dict[str, float]) -> None:
-        """Writes scores beside a checkpoint that was saved without them.
+        """Write scores beside a checkpoint that was saved without them.
 
         Args:
-          step: of the checkpoint.
+          step: the checkpoint's step.
           scores: by name; 'bleu' must be among them.
         """
         self.remember(step, scores)

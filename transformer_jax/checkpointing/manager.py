@@ -39,9 +39,9 @@ class Checkpoints:
     apart, so that translating reads the parameters without the moments of Adam.
 
     Attributes:
-      directory: of the checkpoints.
+      directory: the folder of the checkpoints.
       every: steps between two regular checkpoints.
-      scores: dev scores of the checkpoints.
+      scores: the dev scores of the checkpoints.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Checkpoints:
         every: int = 1,
         read_only: bool = False,
     ):
-        """Opens `directory`, and creates it unless `read_only`.
+        """Open `directory`, and create it unless `read_only`.
 
         Args:
-          directory: of the checkpoints.
+          directory: the folder of the checkpoints.
           keep: number of latest checkpoints to keep.
-          keep_best: number of checkpoints with the highest dev BLEU to keep as well.
+          keep_best: number of checkpoints with the highest dev BLEU to keep in addition.
           every: steps between two regular checkpoints; see `LatestAndBest`.
-          read_only: save nothing and delete nothing.
+          read_only: whether to save nothing and delete nothing.
         """
         self.directory = directory.absolute()
         self.every = every
@@ -72,7 +72,7 @@ class Checkpoints:
             if read_only
             else ocp.CheckpointManagerOptions(
                 preservation_policy=LatestAndBest(keep, keep_best, every, self.scores.bleu),
-                cleanup_tmp_directories=True,  # of saves that were killed
+                cleanup_tmp_directories=True,  # from saves that were killed
                 # Without this, damaged metadata of one checkpoint makes the folder unusable.
                 lightweight_initialize=True,
             )
@@ -91,26 +91,26 @@ class Checkpoints:
         )
 
     def steps(self) -> list[int]:
-        """Returns the steps of all checkpoints, ascending."""
+        """Return the steps of all checkpoints, ascending."""
         return sorted(self._manager.all_steps())
 
     def path(self, step: int) -> Path:
-        """Returns the folder of a checkpoint."""
+        """Return the folder of a checkpoint."""
         return self.directory / str(step)
 
     def prepare(self, items: dict[str, Any]) -> None:
-        """Compiles the program that `save` runs."""
+        """Compile the program that `save` runs."""
         _checksums_of_items(items)
 
     def save(self, items: dict[str, Any], scores: dict[str, float] | None = None) -> None:
-        """Starts saving and returns as soon as the arrays may be overwritten.
+        """Start saving, and return as soon as the arrays may be overwritten.
 
-        The first checkpoint is waited for and read back, so that a folder that does not keep it is
-        noticed before anything is lost.
+        The first checkpoint is read back, so that a folder that does not keep it is noticed before
+        anything is lost.
 
         Args:
           items: trees of arrays by name.
-          scores: dev scores of this step if it was evaluated; 'bleu' decides which is best.
+          scores: the dev scores of this step if it was evaluated; 'bleu' decides which is best.
 
         Raises:
           UserError: if the first checkpoint cannot be read back.
@@ -126,10 +126,10 @@ class Checkpoints:
         self._check_kept(step, items)
 
     def save_weights(self, step: int, weights: Any) -> None:
-        """Saves parameters alone. Training cannot resume from them.
+        """Save parameters alone. Training cannot resume from them.
 
         Args:
-          step: number of the checkpoint.
+          step: the checkpoint's step.
           weights: nested dicts of arrays.
         """
         sums = ocp.args.JsonSave({'params': checksums(weights)})
@@ -138,7 +138,7 @@ class Checkpoints:
         self._check_kept(step, ['params'])
 
     def _check_kept(self, step: int, items: Iterable[str]) -> None:
-        """Raises a UserError if what was saved first cannot be read back."""
+        """Raise UserError if what was saved first cannot be read back."""
         if self._kept_a_save:
             return
         self._manager.wait_until_finished()
@@ -148,12 +148,12 @@ class Checkpoints:
             except Exception as error:  # orbax and tensorstore raise many kinds
                 raise UserError(
                     f'{str(self.directory)!r} does not keep what is saved there: the checkpoint of '
-                    f'step {step} cannot be read back ({first_line(error)}): choose another place.'
+                    f'step {step} cannot be read back ({first_line(error)}): choose another folder.'
                 ) from error
         self._kept_a_save = True
 
     def restore_latest(self, like: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the items of the newest readable checkpoint, or None if nothing was ever saved.
+        """Return the items of the newest readable checkpoint, or None if nothing was ever saved.
 
         Damaged checkpoints are moved aside with a warning once an older one has been read.
 
@@ -162,8 +162,8 @@ class Checkpoints:
             in place of an array takes no memory.
 
         Raises:
-          UserError: if a checkpoint is out of reach for the moment, or all are damaged; nothing
-            is moved then.
+          UserError: if a checkpoint cannot be reached now, or if all are damaged. Then nothing is
+            moved.
         """
         wanted = {name: _restore_like(tree) for name, tree in like.items()}
         damaged = {}
@@ -177,26 +177,26 @@ class Checkpoints:
                 damaged[step] = first_line(error)
                 continue
             for damaged_step, reason in damaged.items():
-                self._put_aside(damaged_step, reason)
+                self._quarantine(damaged_step, reason)
             return restored
         if damaged:
-            step, reason = next(iter(damaged.items()))
+            newest, reason = next(iter(damaged.items()))
             raise UserError(
                 f'none of the {len(damaged)} checkpoints in {str(self.directory)!r} can be read '
-                f'(of step {step}: {reason}): restore them, or choose another --workdir; nothing '
+                f'(of step {newest}: {reason}): restore them, or choose another --workdir; nothing '
                 'was changed.'
             )
         return None
 
     def check_in_reach(self, step: int, error: Exception) -> None:
-        """Raises UserError if this failure must not be handled by using another checkpoint.
+        """Raise UserError if this failure must not be handled by using another checkpoint.
 
-        The error may not come from the checkpoint itself (no permission, no memory); or this may
-        be the only one of many processes that found the damage.
+        The cause may lie outside the checkpoint (no permission, no memory), or this may be the only
+        process that found the damage.
 
         Args:
-          step: of the checkpoint.
-          error: what reading it raised.
+          step: the checkpoint's step.
+          error: the error that reading it raised.
         """
         if any(reason in str(error) for reason in _OUT_OF_REACH):
             raise UserError(
@@ -205,22 +205,22 @@ class Checkpoints:
                 'command again; nothing was changed.'
             ) from error
         if processes.count() > 1 and not isinstance(error, Mismatch):
-            # The other processes read other parts: they may have found nothing, and wait.
+            # The other processes read other parts. They may have found no damage and wait.
             raise UserError(
                 f'process {processes.index()} of {processes.count()} cannot read the checkpoint of '
                 f'step {step} in {str(self.directory)!r} ({first_line(error)}): move it away, '
                 'unless another process was lost, and start the job again; nothing was changed.'
             ) from error
 
-    def _put_aside(self, step: int, reason: str) -> None:
+    def _quarantine(self, step: int, reason: str) -> None:
         folder = self.directory.with_name(f'{self.directory.name}.damaged')
         aside, tries = folder / str(step), 0
         while aside.exists():
             tries += 1
             aside = folder / f'{step}-{tries}'
         _logger.warning(
-            'The checkpoint of step %d is damaged (%s): going back to the one before; '
-            'the damaged one is moved to %s.',
+            'The checkpoint of step %d is damaged (%s): the one before it is used, '
+            'and the damaged one is moved to %s.',
             step,
             reason,
             aside,
@@ -230,24 +230,24 @@ class Checkpoints:
             folder.mkdir(exist_ok=True)
             shutil.move(self.directory / str(step), aside)
         processes.barrier(f'damaged checkpoint of step {step}')
-        # Not by its own `reload`, which fails at damaged metadata of any other checkpoint.
+        # Orbax's own `reload` fails at damaged metadata of any other checkpoint.
         self._manager.close()
         self._manager = self._opened()
 
     def wait(self) -> None:
-        """Waits until everything is on disk, and raises what went wrong on the way."""
+        """Wait until everything is on disk; raise any error of saving it."""
         self._manager.wait_until_finished()
 
     def close(self) -> None:
-        """Waits, then ends the threads of Orbax."""
+        """Wait, then end the threads of Orbax."""
         self._manager.close()
 
     def restore_arrays(self, step: int, *items: str) -> dict[str, Any]:
-        """Returns items of one checkpoint as NumPy arrays, whatever devices they were saved from.
+        """Return items of one checkpoint as NumPy arrays, whatever devices they were saved from.
 
         Args:
-          step: of the checkpoint.
-          *items: names; by default 'params' and 'rest'.
+          step: the checkpoint's step.
+          *items: names of items; by default 'params' and 'rest'.
         """
 
         def as_numpy(item: str) -> ocp.args.PyTreeRestore:
@@ -259,10 +259,10 @@ class Checkpoints:
         return self._restore(step, **{item: as_numpy(item) for item in items or ('params', 'rest')})
 
     def restore_weights(self, step: int, like: Any = None) -> Any:
-        """Returns the parameters to translate with: the moving average if the checkpoint has one.
+        """Return the parameters to translate with: the moving average if the checkpoint has one.
 
         Args:
-          step: of the checkpoint.
+          step: the checkpoint's step.
           like: parameters whose shardings the result gets; None returns NumPy arrays.
         """
         # Ask the checksums, so that a moving average that was lost counts as damage.
@@ -272,20 +272,20 @@ class Checkpoints:
         return self._restore(step, **{item: _restore_like(like)})[item]
 
     def _restore(self, step: int, **wanted: ocp.args.PyTreeRestore) -> dict[str, Any]:
-        """Reads items and compares them with their checksums."""
+        """Read items and compares them with their checksums."""
         restored = self._read(step, **wanted)
         for item in wanted:
             check(restored[item], restored['checksums'][item], item)
         return {item: restored[item] for item in wanted}
 
     def _read(self, step: int, **wanted: ocp.args.PyTreeRestore) -> Any:
-        """Reads items and their checksums."""
+        """Read items and their checksums."""
         self._check_files(step)
         args = ocp.args.Composite(checksums=ocp.args.JsonRestore(), **wanted)
         return self._manager.restore(step, args=args)
 
     def _check_files(self, step: int) -> None:
-        """Raises Mismatch for files on which Orbax would wait or crash.
+        """Raise Mismatch for files on which Orbax would wait or crash.
 
         These are pipes and devices, and JSON that is nested so deeply that it overflows the stack.
         """
@@ -302,11 +302,11 @@ class Checkpoints:
                 except RecursionError:
                     raise Mismatch(f'its {name} is nested too deeply') from None
                 except ValueError:
-                    pass  # Orbax says what is wrong with it, if it reads it
+                    pass  # if Orbax reads the file, Orbax says what is wrong with it
 
 
 def _array_handler() -> ocp.PyTreeCheckpointHandler:
-    """Returns a handler that writes replicated arrays from one device.
+    """Return a handler that writes replicated arrays from one device.
 
     By default Orbax slices them across all devices, with a program for each shape and device, and
     training waits for that.
@@ -324,7 +324,7 @@ def _checksums_of_items(items: dict[str, Any]) -> dict[str, dict[str, int]]:
 
 
 def _restore_like(tree: Any) -> ocp.args.PyTreeRestore:
-    """Requests a tree of the same shapes, dtypes and shardings."""
+    """Request a tree of the same shapes, dtypes and shardings."""
     abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, tree)
     args = ocp.checkpoint_utils.construct_restore_args(abstract)
     return ocp.args.PyTreeRestore(item=abstract, restore_args=args)

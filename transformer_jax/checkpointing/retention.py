@@ -26,7 +26,7 @@ class LatestAndBest(policies.PreservationPolicy):
     bleu: Callable[[int], float | None]
 
     def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
-        """Returns for each checkpoint, the oldest first, whether it stays."""
+        """Return for each checkpoint, the oldest first, whether it stays."""
         steps = [checkpoint.step for checkpoint in checkpoints]
         scored = [step for step in steps if self.bleu(step) is not None]
         best = sorted(scored, key=self.bleu)[-self.best :]

@@ -1,8 +1,8 @@
-"""Large arrays on huge pages: on CPUs a training step is a quarter to a third faster.
+"""Huge pages for large arrays, which make a training step on CPUs much faster.
 
-XLA asks the C library for the memory of each step anew, and on pages of 4 kB the kernel hands over
-40,000 of them for one matrix of logits. The library asks for pages of 2 MB instead only if an
-environment variable says so when the process starts.
+XLA allocates its memory again in every step, and the kernel has to map tens of thousands of 4 kB
+pages for one matrix of logits. The C library uses pages of 2 MB if an environment variable says so
+when the process starts.
 """
 
 import os
@@ -14,16 +14,15 @@ _TUNABLES = 'GLIBC_TUNABLES'
 
 
 def restart_with_huge_pages() -> None:
-    """Starts this command again with huge pages, where they have to be asked for; else returns.
+    """Start this command again with huge pages if the process has to ask for them.
 
-    To be called first of all by a process started as a command. Whoever sets GLIBC_TUNABLES has
-    decided otherwise.
+    A command calls this first. A user who has set GLIBC_TUNABLES keeps that setting.
     """
     try:
-        to_be_asked_for = '[madvise]' in _POLICY.read_text(encoding='ascii')
+        must_ask = '[madvise]' in _POLICY.read_text(encoding='ascii')
         library = os.confstr('CS_GNU_LIBC_VERSION') or ''
     except (OSError, ValueError):  # no Linux, or another C library
         return
-    if to_be_asked_for and library.startswith('glibc') and _TUNABLES not in os.environ:
+    if must_ask and library.startswith('glibc') and _TUNABLES not in os.environ:
         environment = os.environ | {_TUNABLES: 'glibc.malloc.hugetlb=1'}
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

@@ -1,4 +1,4 @@
-"""How much memory there is, and how much a program takes."""
+"""The memory that is free, and the memory that a program needs."""
 
 import contextlib
 import ctypes
@@ -11,18 +11,19 @@ import jax
 from transformer_jax.errors import UserError
 
 _GIB = 2**30
-# Tokens from which on a line's memory, which grows with their square, is to be looked into first.
+# Lines of this many tokens are checked for memory before decoding, because memory grows with the
+# square of their length.
 CHECK_FROM_TOKENS = 4096
 
 
 def device_memory(device: jax.Device, held: Any = ()) -> int | None:
-    """Bytes that a device still lets this process have; None where that cannot be known.
+    """Return the bytes that this process can use on a device, or None if that is unknown.
 
-    The CPU devices of a process share what is free of the host's.
+    The CPU devices of a process share the host's free memory.
 
     Args:
-      device: one of this process.
-      held: arrays that are there already, and are counted as well.
+      device: a device of this process.
+      held: arrays on the device whose memory counts as usable.
     """
     if device.platform == 'cpu':
         all_free = free_memory()
@@ -39,9 +40,9 @@ def device_memory(device: jax.Device, held: Any = ()) -> int | None:
 
 
 def needed_memory(program: jax.stages.Compiled) -> int:
-    """Bytes that a device needs to run `program`, its arguments and results included."""
+    """Return the bytes that a device needs to run `program`, with its arguments and results."""
     memory = program.memory_analysis()
-    # What goes in and out under one name, donated, is there once.
+    # A donated argument and the result in its place are counted once.
     return (
         memory.argument_size_in_bytes
         + memory.output_size_in_bytes
@@ -52,23 +53,23 @@ def needed_memory(program: jax.stages.Compiled) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """'1.50 GiB' for 1,610,612,736 bytes."""
+    """Return a text such as '1.50 GiB' for a number of bytes."""
     return f'{count / _GIB:.2f} GiB' if count >= _GIB else f'{count / 2**20:.2f} MiB'
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether `error` is XLA's for a program that no memory of the device can hold."""
+    """Return whether `error` is XLA's error for a program that does not fit on the device."""
     return isinstance(error, jax.errors.JaxRuntimeError) and 'RESOURCE_EXHAUSTED' in str(error)
 
 
 def check_memory(program: jax.stages.Lowered, device: jax.Device, name: str, remedy: str) -> None:
-    """A UserError if `device` has too little memory to run `program`.
+    """Raise UserError if `device` has too little memory to run `program`.
 
     Args:
-      program: what is to be run.
-      device: one of those that are to run it.
-      name: of the text that is its input, for the message.
-      remedy: what to do about it, likewise.
+      program: the program.
+      device: one of the devices that would run it.
+      name: name of the input, for the message.
+      remedy: what the user can do, for the message.
     """
     limit, needed = device_memory(device), None
     try:
@@ -83,9 +84,9 @@ def check_memory(program: jax.stages.Lowered, device: jax.Device, name: str, rem
 
 
 class MemoryCheck:
-    """Looks, once for each shape, whether a device has the memory that long lines take.
+    """Checks once for each shape whether a device has enough memory for long lines.
 
-    Callers check lines of `CHECK_FROM_TOKENS` tokens or more, and those that need much memory for
+    Callers check lines of `CHECK_FROM_TOKENS` tokens or more, and lines that need much memory for
     other reasons.
     """
 
@@ -100,13 +101,13 @@ class MemoryCheck:
         name: str,
         remedy: str,
     ) -> None:
-        """A UserError if there is too little memory for the lines.
+        """Raise UserError if there is too little memory for the lines.
 
         Args:
-          shape: what the programs are compiled for.
-          programs: makes what is to be run, one after the other.
-          name: of the lines, for the message.
-          remedy: what to do about them, likewise.
+          shape: the shape that the programs are compiled for.
+          programs: returns the programs that would run, one after the other.
+          name: name of the lines, for the message.
+          remedy: what the user can do, for the message.
         """
         if shape not in self._fitting:
             for program in programs():
@@ -115,36 +116,33 @@ class MemoryCheck:
 
 
 def trim_heap() -> None:
-    """Has glibc return to the kernel what was freed, about a hundred MB a program compiled.
+    """Make glibc return freed memory to the kernel: XLA's compiler leaves much of it behind.
 
-    Other C libraries are left to themselves.
+    With another C library, this does nothing.
     """
     with contextlib.suppress(OSError, TypeError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def free_memory(root: Path = Path('/')) -> int | None:
-    """Bytes that can still be taken here before Linux kills for want of memory.
+    """Return the bytes that this process can still allocate before Linux kills it, or None.
 
-    What the machine has available or, where a container, a pod or a batch job may have less, what
-    is left of that: a control group's limit less its use, of which the file cache that Linux gives
-    back on demand does not count. See https://docs.kernel.org/admin-guide/cgroup-v2.html and
+    The result is the smallest of the machine's available memory and what the control groups of a
+    container, a pod or a batch job leave: a group's limit less its use, without the file cache,
+    which Linux frees on demand. See https://docs.kernel.org/admin-guide/cgroup-v2.html and
     https://docs.kernel.org/admin-guide/cgroup-v1/memory.html.
 
     Args:
       root: the folder that holds proc/ and sys/.
-
-    Returns:
-      Bytes; None where Linux does not say.
     """
-    rooms = list(_rooms_of_groups(root))
+    free = list(_free_in_groups(root))
     with contextlib.suppress(OSError, KeyError, ValueError):
-        rooms.append(_table(root / 'proc/meminfo')['MemAvailable:'] * 1024)
-    return min(rooms, default=None)
+        free.append(_table(root / 'proc/meminfo')['MemAvailable:'] * 1024)
+    return min(free, default=None)
 
 
-def _rooms_of_groups(root: Path) -> Iterator[int]:
-    """Bytes left in the control group of this process and in each that holds it."""
+def _free_in_groups(root: Path) -> Iterator[int]:
+    """Yield the bytes left in the control group of this process and in each parent group."""
     mount = root / 'sys/fs/cgroup'
     try:
         lines = (root / 'proc/self/cgroup').read_text(encoding='utf-8').splitlines()
@@ -160,11 +158,10 @@ def _rooms_of_groups(root: Path) -> Iterator[int]:
             cache = 'total_inactive_file'
         else:
             continue
-        # A container may see its own group as the top, under the path that the host knows it by.
+        # A container may see its own group at the top, although `path` is the one of the host.
         inner = PurePosixPath(path.lstrip('/'))
         for folder in dict.fromkeys(top / part for part in (inner, *inner.parents)):
-            # No such file: a group without a limit, or one that is not to be seen from here;
-            # no number: 'max'.
+            # Without the file, the group has no limit or is invisible here; 'max' is no number.
             with contextlib.suppress(OSError, KeyError, ValueError):
                 used = int((folder / use).read_text(encoding='ascii'))
                 used -= _table(folder / 'memory.stat')[cache]
@@ -172,6 +169,6 @@ def _rooms_of_groups(root: Path) -> Iterator[int]:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """The first two words of each line."""
+    """Return the first two words of each line, a name and a number."""
     words = (line.split()[:2] for line in path.read_text(encoding='ascii').splitlines())
     return {name: int(number) for name, number in words}

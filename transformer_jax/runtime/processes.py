@@ -1,11 +1,11 @@
-"""Many processes, one run: how they find each other, and what they have to agree on.
+"""Several processes in one run: how they find each other and what they agree on.
 
-A process of its own needs none of this, and every function here does nothing then.
+In a single process, every function here does nothing.
 
-The environment decides, so that the command line is the same everywhere:
-- JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, set by whoever starts them;
+Environment variables decide, so that the command line is the same everywhere:
+- JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, set by the user or a launcher;
 - Slurm's variables, in a step of more than one task;
-- TRANSFORMER_JAX_PROCESSES=auto leaves it to JAX, which knows TPU pods and other clusters.
+- TRANSFORMER_JAX_PROCESSES=auto lets JAX decide, which knows TPU pods and other clusters.
 """
 
 import logging
@@ -17,41 +17,42 @@ from types import ModuleType
 
 from transformer_jax.errors import UserError
 
-# Seconds until a process that has died without a word is noticed; one whose connections break is
-# noticed at once.
+# Seconds until a dead process is noticed if its connections do not break.
 _HEARTBEAT_TIMEOUT = 30
-_JOIN_TIMEOUT = 600  # seconds until all have to have been started
-_WAIT_MILLISECONDS = 24 * 3600 * 1000  # for the others, who may be tokenising a large corpus
+_JOIN_TIMEOUT = 600  # seconds in which all processes must be started
+_WAIT_MILLISECONDS = 24 * 3600 * 1000  # another process may tokenise a large corpus
 _SHARD_AUTOTUNING = 'xla_gpu_shard_autotuning'
 _logger = logging.getLogger('transformer_jax')
 
 
 def init_distributed() -> None:
-    """Joins the other processes, where the environment speaks of any; before JAX is used.
+    """Join the other processes if the environment names any. Call this before JAX is used.
+
+    If the others do not join in time, JAX ends this process; the log says what it waited for.
 
     Raises:
-      UserError: if the environment contradicts itself, or what it says cannot be used. Where the
-        others do not come in time, JAX ends the process itself; what was awaited is said before.
+      UserError: if the environment variables contradict each other or cannot be used.
     """
-    import jax
-
     arguments = _arguments(os.environ)
-    if arguments is None or jax.distributed.is_initialized():
+    if arguments is None:
+        return
+    import jax  # here, because a single process has yet to open its program cache
+
+    if jax.distributed.is_initialized():
         return
     _logger.info(
-        'Process %s of %s joins the others at %s; they have to be started within %d seconds.',
+        'Process %s of %s joins the others at %s; start all of them within %d seconds.',
         arguments.get('process_id', '?'),
         arguments.get('num_processes', '?'),
         arguments.get('coordinator_address', 'the address that the cluster gives'),
         _JOIN_TIMEOUT,
     )
-    # Of several processes XLA has each try some of the kernels and wait for what the others found.
-    # They would wait for a day for one whose programs lie in its cache: JAX lets only the first
-    # write, and disks need not be shared.
+    # Otherwise XLA has each process try some of the kernels and wait for the results of the others.
+    # A process that finds its programs in its cache tries none, and the others would wait for it.
     flags = os.environ.get('XLA_FLAGS', '')
     if _SHARD_AUTOTUNING not in flags:
         os.environ['XLA_FLAGS'] = f'{flags} --{_SHARD_AUTOTUNING}=false'.strip()
-    # SIGTERM at one process then has all of them stop after the same step.
+    # With this, SIGTERM to one process stops all of them after the same step.
     jax.config.update('jax_enable_preemption_service', True)
     joining = Future()
 
@@ -68,20 +69,19 @@ def init_distributed() -> None:
         else:
             joining.set_result(None)
 
-    # Python hears no signal while it waits in JAX: in a thread, which does not keep a process that
-    # is to end.
+    # In a daemon thread, because Python handles no signal while the main thread waits in JAX.
     threading.Thread(target=initialize, daemon=True).start()
     try:
         joining.result()
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f'the processes of this run do not find each other ({error}): check the address and '
-            'the port in JAX_COORDINATOR_ADDRESS, and that all of them have been started.'
+            'the port in JAX_COORDINATOR_ADDRESS, and that all processes have been started.'
         ) from error
 
 
 def _arguments(environment) -> dict | None:
-    """What `jax.distributed.initialize` is to be given; None for a process of its own."""
+    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
     names = ('JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID')
     given = {name: environment[name] for name in names if environment.get(name)}
     if given:
@@ -108,7 +108,7 @@ def _arguments(environment) -> dict | None:
             'process_id': index,
             'cluster_detection_method': 'deactivate',
         }
-    # SLURM_STEP_NODELIST is set by srun alone: in a batch script's own shell there is no step.
+    # Only srun sets SLURM_STEP_NODELIST: the shell of a batch script is not a step.
     if environment.get('SLURM_STEP_NODELIST') and int(environment.get('SLURM_NTASKS', '1')) > 1:
         return {'cluster_detection_method': 'slurm'}
     choice = environment.get('TRANSFORMER_JAX_PROCESSES', '')
@@ -118,37 +118,37 @@ def _arguments(environment) -> dict | None:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that logs and writes results."""
+    """Return whether this is process 0, which logs and writes results."""
     return index() == 0
 
 
 def index() -> int:
-    """The number of this process, counted from 0."""
+    """Return the number of this process, counted from 0."""
     jax = _joined()
     return 0 if jax is None else jax.process_index()
 
 
 def count() -> int:
-    """How many processes make up this run."""
+    """Return the number of processes of this run."""
     jax = _joined()
     return 1 if jax is None else jax.process_count()
 
 
 def _joined() -> ModuleType | None:
-    """JAX, where this process has joined others; to find that out, it need not be imported."""
+    """Return the module jax if this process has joined others, without importing it."""
     jax = sys.modules.get('jax')
-    distributed = getattr(jax, 'distributed', None)  # not there while JAX is being imported
+    distributed = getattr(jax, 'distributed', None)  # missing while JAX is being imported
     return jax if distributed is not None and distributed.is_initialized() else None
 
 
 def barrier(point: str) -> None:
-    """Returns when every process has come to `point`, a name used once in a run."""
+    """Wait until every process has reached `point`, a name that a run uses once."""
     if count() > 1:
         _client().wait_at_barrier(f'transformer_jax/{point}', _WAIT_MILLISECONDS)
 
 
 def broadcast_from_first(name: str, value: str) -> str:
-    """The `value` of the first process, for all; `name` is used once in a run."""
+    """Return the `value` of process 0 in every process; a run uses `name` once."""
     if count() == 1:
         return value
     key = f'transformer_jax/{name}'
@@ -158,8 +158,8 @@ def broadcast_from_first(name: str, value: str) -> str:
 
 
 def _client():
-    # The coordination service, which does not time out as a collective does while one process
-    # tokenises; JAX has no public name for it.
+    # The coordination service has no public name. A collective would time out while one process
+    # tokenises.
     from jax._src import distributed
 
     return distributed.global_state.client

@@ -1,4 +1,4 @@
-"""Progress and messages on stderr: a bar at a terminal, a plain line now and then in a log file."""
+"""Progress and messages on stderr: a bar at a terminal, lines in a log file."""
 
 import logging
 import os
@@ -12,21 +12,21 @@ from transformer_jax.runtime import processes
 
 
 class _Stderr:
-    """stderr, of which nothing is expected: that nobody takes its messages is to end no run.
+    """A stderr whose write errors are ignored: a closed pipe or a full disk must not stop a run.
 
-    Where there was none from the start (`2>&-`), Python has None in its place.
+    If stderr is closed when the process starts (`2>&-`), sys.stderr is None.
     """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
 
     def write(self, text: str) -> None:
-        """Writes `text`, if that can be done."""
+        """Write `text` if that is possible."""
         if sys.stderr is not None:
             self._attempt(lambda: sys.stderr.write(text))
 
     def flush(self) -> None:
-        """Flushes, if that can be done."""
+        """Flush if that is possible."""
         if sys.stderr is not None:
             self._attempt(sys.stderr.flush)
 
@@ -34,12 +34,13 @@ class _Stderr:
         try:
             write()
         except BrokenPipeError:
-            # Its reader is gone: `2>&1 | head`. What is written from here on goes nowhere.
+            # The reader is gone (`2>&1 | head`). Libraries write to sys.stderr themselves, so that
+            # the descriptor must accept what they write.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stderr.fileno())
             os.close(nowhere)
         except OSError:
-            pass  # a full disk, say, which may have room again later
+            pass  # for example a full disk, which may have space again later
 
 
 STDERR = _Stderr()
@@ -53,9 +54,9 @@ def progress_bar(
     unit: str = ' it',
     shown: bool = True,
 ) -> tqdm:
-    """A tqdm bar on stderr; in a log file it is a new line every ten seconds.
+    """Return a tqdm bar on stderr; in a log file it is a new line every ten seconds.
 
-    Of many processes the first alone shows one.
+    If there are several processes, only process 0 shows a bar.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     times = '[{elapsed}<{remaining}{postfix}]'
@@ -67,7 +68,7 @@ def progress_bar(
         initial=initial,
         unit=unit,
         mininterval=0.2 if terminal else 10.0,
-        # A step may take longer than that: then each one is shown, without a guess at how many fit.
+        # Because a step may take longer than the interval, tqdm must not guess how many fit in it.
         miniters=1,
         dynamic_ncols=terminal,
         file=STDERR,
@@ -77,17 +78,17 @@ def progress_bar(
 
 
 class _Handler(logging.Handler):
-    """Prints above a bar, not into it."""
+    """Prints messages above a progress bar, not into it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         tqdm.write(self.format(record), file=STDERR)
 
 
 def show_messages() -> None:
-    """Has the package's messages appear on stderr, each a plain line."""
+    """Show the package's messages on stderr, a plain line for each."""
     logger = logging.getLogger('transformer_jax')
     logger.setLevel(logging.INFO)
     logger.handlers = [_Handler()]
     logger.propagate = False
-    # Orbax and others log there what only their developers need; what fails is raised as well.
+    # Orbax and others log here for their developers. They raise an exception for every failure.
     logging.getLogger('absl').setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Stopping on request: SIGTERM and Ctrl-C are noted, and answered where nothing can be lost.
+"""Stopping on request: SIGTERM and Ctrl-C are noted, and take effect where nothing can be lost.
 
 A handler that raises may interrupt an import, a lock or a callback of XLA, and there the exception
 is lost. So a signal is only noted, and long work calls `stop_if_requested` between its parts. A
@@ -25,7 +25,7 @@ _POLL = 0.05  # seconds
 
 
 class Stopped(BaseException):
-    """The work was asked to stop, and has; the same command goes on where it stopped.
+    """Raised when the work stops because it was asked to; the same command resumes it.
 
     Not an Exception, as KeyboardInterrupt is not: no code must take it for a failure and carry on.
     """
@@ -43,7 +43,7 @@ def stop_if_requested() -> None:
 
 
 def answer_signals() -> None:
-    """Make this process answer SIGTERM and Ctrl-C, in every phase, until its end.
+    """Make this process answer SIGTERM and Ctrl-C in every phase, until its end.
 
     The first signal makes the work end at its next `stop_if_requested`. If that does not come
     within seconds, it ends the process with `RESTART_EXIT_CODE`. A second Ctrl-C ends it at once.
@@ -63,7 +63,7 @@ def answer_signals() -> None:
 
 
 def end_at_once(code: int) -> None:
-    """End a process that answers signals without waiting for its threads; else return.
+    """End a process that answers signals without waiting for its threads; otherwise return.
 
     A thread may import TensorFlow, which takes many seconds.
     """
@@ -72,7 +72,7 @@ def end_at_once(code: int) -> None:
 
 
 def ignore_signals() -> None:
-    """Have a process that answers signals end with its own exit code, now that all is done."""
+    """Ignore signals from now on in a process that answers them, because its work is done."""
     if _watched:
         for number in _SIGNALS:
             # Because Python restores the default handlers before it ends, a signal that comes late
@@ -108,7 +108,7 @@ def _end(code: int) -> None:
 
 
 def _note(number: signal.Signals) -> bool:
-    """Note the wish to stop; return whether it is Ctrl-C after an earlier wish."""
+    """Note the request to stop; return whether it is Ctrl-C after an earlier request."""
     global _asked
     again = _asked is not None
     _asked = _asked or number
@@ -118,8 +118,8 @@ def _note(number: signal.Signals) -> bool:
 
 
 def _say(text: str) -> None:
-    """Write to stderr; sys.stderr itself may be in the middle of a write."""
-    with contextlib.suppress(OSError):  # nobody may be there to read it
+    """Write to stderr directly, because sys.stderr may be in the middle of a write."""
+    with contextlib.suppress(OSError):  # the reader may be gone
         os.write(2, text.encode())
 
 
@@ -132,10 +132,10 @@ class StopSignals:
     """
 
     def __init__(self, many: bool = False):
-        """Prepares to listen.
+        """Create the context.
 
         Args:
-          many: whether this is one of many processes, which agree on the step to stop after.
+          many: whether there are several processes, which agree on the step to stop after.
         """
         self._many, self._passed_on = many, False
         self._before: dict[signal.Signals, object] = {}
@@ -168,7 +168,7 @@ class StopSignals:
             _deferred -= 1
 
     def should_stop(self, step: int) -> str | None:
-        """Return why to stop after `step`, or None to go on. Every process must ask after it."""
+        """Return why to stop after `step`, or None to continue. Every process must call this."""
         if self._many:
             from jax.experimental import multihost_utils
 
@@ -178,7 +178,7 @@ class StopSignals:
     def pending(self) -> str | None:
         """Return the signal that came after the last call of `should_stop`, or None.
 
-        Many processes, which would have to agree on it, go on.
+        Several processes would have to agree, so for them this is always None.
         """
         return None if _asked is None or self._many else _asked.name
 

@@ -1,6 +1,6 @@
-"""Where things that can be made again are kept: vocabularies, token stores, compiled programs.
+"""The cache folder, for what can be made again: vocabularies, token stores, compiled programs.
 
-All of them are data, but for compiled programs: whoever can write these runs code as their reader.
+Compiled programs are code: a user who can write them can run code as the user who reads them.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ from pathlib import Path
 from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
 
 _logger = logging.getLogger('transformer_jax')
-# Something of another kind has the name of an entry.
+# A file or folder of another kind has the name of an entry.
 _IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PRIVATE = 0o700  # mode of a folder of compiled programs
+PRIVATE = 0o700  # mode of a folder with compiled programs
 
 
 def cache_folder(configured: str = '') -> Path:
-    """`configured`, or else $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax."""
+    """Return `configured`, or $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax."""
     if configured:
         return user_path(configured, 'data.cache_dir')
     named = os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
@@ -34,7 +34,7 @@ def cache_folder(configured: str = '') -> Path:
 
 @contextlib.contextmanager
 def failures_to_cache(folder: Path) -> Iterator[None]:
-    """A context that writes nowhere but into the cache; where it cannot, that is a UserError."""
+    """A context that writes to the cache only and raises UserError if that is impossible."""
     try:
         yield
     except OSError as error:
@@ -42,7 +42,7 @@ def failures_to_cache(folder: Path) -> Iterator[None]:
         of_cache = (
             error.errno in CANNOT_WRITE
             if name is None
-            # Its own files, and the folders that it is to be made in.
+            # Files in the cache, and the folders above it.
             else str(name).startswith(str(folder)) or Path(name) in folder.parents
         )
         if not of_cache:
@@ -53,7 +53,7 @@ def failures_to_cache(folder: Path) -> Iterator[None]:
                 f'{str(entry)!r} in the cache cannot be replaced ({error.strerror}): remove it, or '
                 'name another folder with data.cache_dir or $TRANSFORMER_JAX_CACHE.'
             ) from error
-        remedy = 'make room' if error.errno in _FULL else 'restore access'
+        remedy = 'free space' if error.errno in _FULL else 'restore access'
         raise UserError(
             f'the cache {str(folder)!r} cannot be written ({error.strerror}): {remedy}, or name '
             'another folder with data.cache_dir or $TRANSFORMER_JAX_CACHE.'
@@ -61,13 +61,13 @@ def failures_to_cache(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path, mode: int = 0o755) -> None:
-    """Makes `folder`, and the folders above it, unless they exist.
+    """Create `folder` and its parents unless they exist.
 
-    `Path.mkdir` would let others write them where the umask does.
+    `Path.mkdir(parents=True)` would give the parents the mode that the umask leaves.
 
     Args:
-      folder: to make.
-      mode: of `folder`; the umask takes bits away. The folders above it get 0755.
+      folder: the folder.
+      mode: the mode of `folder`, from which the umask removes bits. Parents get 0755.
     """
     try:
         folder.mkdir(mode, exist_ok=True)
@@ -77,41 +77,53 @@ def make_folder(folder: Path, mode: int = 0o755) -> None:
 
 
 def keep_compiled_programs(folder: Path) -> None:
-    """Has JAX keep every compiled program in `folder`/compiled and find it there the next time.
+    """Make JAX keep compiled programs in `folder`/compiled for the next process.
 
-    A compiled program is code. If somebody else could have written one, or could put one there, a
-    warning says so, and this process neither reads nor keeps compiled programs.
+    If another user can write programs there, or may have done so, this logs a warning, and the
+    process neither reads nor keeps compiled programs.
 
     Args:
-      folder: the cache.
+      folder: the cache folder.
     """
     import jax
 
-    # JAX opens it with the first program, when the process may be in another folder than now.
+    # JAX opens the folder later, when the working directory may have changed.
     folder = folder.absolute()
     threat = _threat_to_programs(folder)
     if threat:
         _say_not_trusted(folder, threat)
-    # None also takes back what $JAX_COMPILATION_CACHE_DIR has set.
+    # None also overrides $JAX_COMPILATION_CACHE_DIR.
     kept = None if threat else str(folder / 'compiled')
     jax.config.update('jax_compilation_cache_dir', kept)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
     jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
-    # Else a program with cuDNN's attention on several GPUs is never found again: it would be known
-    # by where in memory the function was that divided it among them.
+    # Otherwise the key of a program with cuDNN's attention on several GPUs contains the address of
+    # the function that partitions it, and the program is never found again.
     jax.config.update('jax_remove_custom_partitioning_ptr_from_cache_key', True)
 
 
+def is_private(folder: Path) -> bool:
+    """Return whether no other user can put a file into a folder, or replace the folder.
+
+    Args:
+      folder: an absolute path; the folder need not exist.
+    """
+    try:
+        return not _threat_to_folder(folder)
+    except OSError:
+        return False
+
+
 def read_own(path: Path) -> bytes:
-    """Reads a file that only this user can have written.
+    """Return the content of a file that only this user can have written.
 
     Raises:
-      OSError: if it cannot be read, is a link, or somebody else owns it or can write it.
+      OSError: if the file cannot be read, is a link, or another user owns it or can write it.
     """
-    # Without O_NONBLOCK, opening a pipe would wait for its writer.
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), 'rb') as file:
-        # Of the opened file, since another may have its name a moment later.
+        # Check the open file, because another file may take its name a moment later.
         threat = _threat_to_file(file.fileno(), os.fstat(file.fileno()))
         if threat:
             raise PermissionError(threat)
@@ -121,39 +133,39 @@ def read_own(path: Path) -> bytes:
 @functools.cache  # once for each reason
 def _say_not_trusted(folder: Path, threat: str) -> None:
     _logger.warning(
-        'Compiled programs are neither read from the cache %r nor kept there, since %s, or name a '
-        'cache of your own with data.cache_dir or $TRANSFORMER_JAX_CACHE.',
+        'Compiled programs are neither read from the cache %r nor kept there, because %s, or name '
+        'a cache of your own with data.cache_dir or $TRANSFORMER_JAX_CACHE.',
         str(folder),
         threat,
     )
 
 
 def _threat_to_programs(folder: Path) -> str:
-    """How somebody else could have this process run a program from the cache, and the remedy.
+    """Return how another user could make this process run a program, and the remedy.
 
     Args:
-      folder: the cache.
+      folder: the cache folder.
 
     Returns:
-      The middle of a sentence; '' if nobody else can.
+      The middle of a sentence; '' if no other user can.
     """
     compiled, programs = folder / 'compiled', folder / 'programs'
     try:
-        # Checked first, so that root makes no folder in the cache of another user.
+        # Check first, so that root creates no folder in the cache of another user.
         if threat := _threat_to_folder(compiled) or _threat_to_folder(programs):
             return threat
         make_folder(compiled, PRIVATE)
-        # JAX opens the files of its cache itself; those of `programs` go through `read_own`.
+        # JAX opens the files in `compiled` itself; `read_own` checks those in `programs`.
         return _threat_to_folder(compiled) or _threat_to_content(compiled)
     except OSError as error:
         return f'{error.filename!r} cannot be used ({error.strerror}): restore access'
 
 
 def _threat_to_folder(path: Path) -> str:
-    """How somebody else could write into a folder, or put another one in its place.
+    """Return how another user could write into a folder or replace it, and the remedy, or ''.
 
-    Every folder on the way to `path` counts, and every folder on the way of a link among them. What
-    does not exist is no threat.
+    This checks every parent folder, and the parents of every link among them. A folder that does
+    not exist is no threat.
     """
     here, rest = Path('/'), list(path.parts[1:])
     while True:
@@ -170,10 +182,10 @@ def _threat_to_folder(path: Path) -> str:
             rest = [*Path(os.readlink(here)).parts, *rest]
             here = here.parent
             continue
-        # The sticky bit, as /tmp has it, keeps others from renaming what is not theirs.
+        # In a folder with the sticky bit, such as /tmp, users can rename only their own files.
         sticky = info.st_mode & stat.S_ISVTX
         if _others_can_write(here, info) and not (on_the_way and sticky):
-            remedy = 'take that right away (chmod go-w)' if on_the_way else 'remove it'
+            remedy = 'remove that permission (chmod go-w)' if on_the_way else 'remove it'
             return f'{str(here)!r} can be written by others: {remedy}'
         if not rest:
             return ''
@@ -182,24 +194,24 @@ def _threat_to_folder(path: Path) -> str:
 
 
 def _threat_to_content(folder: Path) -> str:
-    """Who else may have written something in a folder, by one listing of it."""
-    # JAX gives its files the mode that the umask leaves; in a closed folder nobody reaches them.
+    """Return who else may have written something in a folder, and the remedy, or ''."""
+    # JAX gives its files the mode that the umask leaves. In a closed folder nobody reaches them.
     is_closed = not os.stat(folder).st_mode & 0o077
     for parent, folders, files in os.walk(folder):
         for path in (os.path.join(parent, name) for name in (*folders, *files)):
-            with contextlib.suppress(FileNotFoundError):  # another process may remove it meanwhile
+            with contextlib.suppress(FileNotFoundError):  # another process may have removed it
                 if threat := _threat_to_file(path, os.lstat(path), is_closed):
                     return f'{path!r} {threat}: remove {str(folder)!r}'
     return ''
 
 
 def _threat_to_file(file: str | int, info: os.stat_result, is_closed: bool = False) -> str:
-    """Who else may have written a file or folder.
+    """Return who else may have written a file or folder, or ''.
 
     Args:
-      file: its path, or the descriptor of an open file.
-      info: what the system says of it.
-      is_closed: whether nobody else reaches it, whatever its mode.
+      file: the path, or the descriptor of an open file.
+      info: its status.
+      is_closed: whether the folder above keeps other users out, whatever the mode of the file.
     """
     if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
         return 'is not a regular file'
@@ -215,12 +227,12 @@ def _others_can_write(file: str | Path | int, info: os.stat_result) -> bool:
 
 
 def _is_private_group(file: str | Path | int, info: os.stat_result) -> bool:
-    """Whether the group of a file is the one that many systems make for a user alone."""
+    """Return whether the group of a file has this user as its only member, as many systems do."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(info.st_gid)
     except KeyError:
         return False
-    # Where there is an access control list, the bits of the group tell of all that it names.
+    # With an access control list, the group bits stand for all users and groups in the list.
     with contextlib.suppress(OSError):
         if any('acl' in name for name in os.listxattr(file)):
             return False
@@ -237,7 +249,7 @@ def _user(number: int) -> str:
 
 
 def content_digest(texts: Iterable[str]) -> str:
-    """Hex digest of a sequence of texts; their lengths keep apart what only joins alike."""
+    """Return a hex digest of texts. It includes their lengths: ['ab', 'c'] is not ['a', 'bc']."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         encoded = text.encode()

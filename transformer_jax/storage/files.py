@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, whatever ends their writing."""
+"""Files and folders that are complete or absent, even if writing them is interrupted."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ _unfinished: set[Path] = set()  # partial files and folders of this process
 def partial_path(path: Path) -> Path:
     """Return a unique temporary path beside `path`, to be renamed to it when complete.
 
-    Process numbers would not do: containers that share a folder tend to have the same.
+    It has no process number, because containers that share a folder have equal numbers.
     """
     partial = path.with_name(f'{path.name}.partial-{uuid.uuid4().hex}')
     _unfinished.add(partial)
@@ -28,13 +28,13 @@ def partial_path(path: Path) -> Path:
 
 
 def remove_unfinished() -> None:
-    """Remove what this process has begun to write and not completed, before it ends at once."""
+    """Remove what this process has not finished writing, before the process ends at once."""
     for partial in list(_unfinished):
         remove(partial)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder, as far as that is possible."""
+    """Remove a file or a folder as far as possible."""
     with contextlib.suppress(OSError):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -45,11 +45,11 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
-    """A context with a file that takes the name `path` at its end; an error leaves `path` as it is.
+    """A context with a file that replaces `path` at the end; an error leaves `path` unchanged.
 
     Args:
-      path: to write.
-      mode: 'w' for text, in UTF-8, or 'wb'.
+      path: the file to write.
+      mode: 'w' for text in UTF-8, or 'wb'.
     """
     remove_leftovers(path)
     partial = partial_path(path)
@@ -63,12 +63,12 @@ def atomic_write(path: Path, mode: str = 'w') -> Iterator[IO[Any]]:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """A context with a regular file, open for reading; a pipe or a device is not waited for.
+    """A context with a regular file, open for reading.
 
     Raises:
-      OSError: if there is no such file, or it cannot be opened.
+      OSError: if the file cannot be opened, or is a pipe or a device.
     """
-    # Without O_NONBLOCK, opening a pipe waits for somebody to write to it.
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), 'rb') as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, 'not a regular file', str(path))
@@ -86,30 +86,30 @@ def read_regular(path: Path) -> bytes:
 
 
 def read_json(path: Path, shape: Any) -> Any:
-    """Return what a JSON file holds, if it has the shape that is expected of it.
+    """Return the content of a JSON file of a given shape.
 
     Args:
-      path: of the file.
-      shape: as for `parse_json`.
+      path: the file.
+      shape: the expected shape; see `parse_json`.
 
     Raises:
-      OSError: if there is no such file, or it cannot be read.
-      ValueError: if it is no JSON, or has another shape; it says where.
+      OSError: if the file does not exist or cannot be read.
+      ValueError: if the file is not JSON or has another shape; the message says where.
     """
     return parse_json(read_regular(path), shape)
 
 
 def parse_json(text: str | bytes, shape: Any) -> Any:
-    """Return what a JSON text holds, if it has the shape that is expected of it.
+    """Return the content of a JSON text of a given shape.
 
     Args:
-      text: in UTF-8.
-      shape: a type, where float takes whole numbers as well; None for null; a tuple of shapes, one
-        of which has to fit; [shape] for a list of such values; {str: shape} for an object of such
-        values; {'name': shape, ...} for an object that has these members, and may have others.
+      text: JSON in UTF-8.
+      shape: a type, where float accepts whole numbers; None for null; a tuple of alternative
+        shapes; [shape] for a list of such values; {str: shape} for an object of such values;
+        {'name': shape, ...} for an object with these members, which may have others.
 
     Raises:
-      ValueError: if it is no JSON, or has another shape; it says where.
+      ValueError: if the text is not JSON or has another shape; the message says where.
     """
     try:
         value = json.loads(text)
@@ -120,7 +120,7 @@ def parse_json(text: str | bytes, shape: Any) -> Any:
 
 
 def check_shape(value: Any, shape: Any, name: str = 'it') -> None:
-    """Raises a ValueError unless a value of a JSON file has the shape; see `parse_json`."""
+    """Raise ValueError unless a value from JSON has the shape; see `parse_json`."""
     if isinstance(shape, tuple):
         for one in shape:
             with contextlib.suppress(ValueError):
@@ -145,23 +145,23 @@ def check_shape(value: Any, shape: Any, name: str = 'it') -> None:
 
 
 def _kind(value: Any) -> str:
-    """'a list', say, for a message."""
+    """Return the kind of a value for a message, for example 'a list'."""
     kinds = {dict: 'an object', list: 'a list', str: 'a text', bool: 'true or false'}
     return 'null' if value is None else kinds.get(type(value), f'the number {value!r:.40}')
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what processes that were killed have left of writing the file or folder `path`.
+    """Remove the partial files of `path` that killed processes have left.
 
-    What was written to within a day is left, since another process may be at it.
+    Partial files younger than a day stay, because another process may still write to them.
     """
     leftover = re.compile(re.escape(path.name) + r'\.partial-[0-9a-f]{32}')
-    with contextlib.suppress(OSError):  # no such folder yet, or another process was faster
+    with contextlib.suppress(OSError):  # the folder does not exist, or another process was faster
         for partial in path.parent.iterdir():
             if leftover.fullmatch(partial.name) and _last_written(partial) < time.time() - _DAY:
                 remove(partial)
 
 
 def _last_written(path: Path) -> float:
-    """Seconds since the epoch, of a file, or of a folder and all that is in it."""
+    """Return the time of the last change to a file or inside a folder, in seconds."""
     return max(p.stat().st_mtime for p in (path, *path.rglob('*')))

@@ -1,13 +1,13 @@
-"""The work directory of a run: self-contained, so that it can be moved and still translates.
+"""The work directory of a run. It is self-contained: it can be moved and still translates.
 
 config.json         the config, and a fingerprint of the data
 vocabulary.model    the SentencePiece model
-checkpoints/        orbax
+checkpoints/        Orbax checkpoints
 metrics.jsonl       one JSON object a line
-tensorboard/        the same for TensorBoard
-results.json        what the finished run reached
-average.json        of averaged weights: from where, and from which steps
-lock                held by the process that trains here
+tensorboard/        the same metrics for TensorBoard
+results.json        the scores of the finished run
+average.json        for averaged weights: the run and the steps that they come from
+lock                locked by the process that trains here
 """
 
 import contextlib
@@ -30,9 +30,9 @@ from transformer_jax.storage.files import atomic_write, check_shape, read_json
 
 _logger = logging.getLogger('transformer_jax')
 
-# What file systems without locks answer.
+# Errors of file systems without locks.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-# What each file has to hold, as `parse_json` takes it.
+# The shape of each JSON file; see `parse_json`.
 _RUN = {'config': {str: {str: (str, float, bool)}}, 'data_fingerprint': str}
 _RUN_SINCE = {'split_fingerprints': {str: str}, 'vocabulary_digest': (str, None)}
 _AVERAGE = {'workdir': str, 'steps': [int]}
@@ -49,7 +49,7 @@ _RESULTS = {
     'best_dev': (None, {'step': int, 'bleu': float}),
     'examples': [dict.fromkeys(('source', 'reference', 'translation'), str)],
 }
-# What a run writes in its folder; of the folders, all that is in them.
+# The files and folders that a run writes.
 WRITTEN = (
     'config.json',
     'vocabulary.model',
@@ -62,21 +62,22 @@ WRITTEN = (
     'average.json',
     'lock',
 )
-_FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')  # of these
-# Characters with which checkpoints cannot be read, because to TensorStore a backslash is a slash;
-# and cannot be saved, because Orbax takes the path for a pattern.
+_FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')
+# Characters in a path from which checkpoints cannot be read, because TensorStore takes a backslash
+# for a slash, and to which they cannot be saved, because Orbax takes the path for a pattern.
 _UNREADABLE, _UNWRITABLE = r'\\', r'[][*?\\]'
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedRun:
-    """What config.json says of a run.
+    """The content of config.json.
 
     Attributes:
-      config: its config.
-      data_fingerprint: of all its data and its vocabulary.
-      split_fingerprints: of 'dev' and 'test', as far as they are known.
-      vocabulary_digest: of the vocabulary it is trained with, where it is known.
+      config: the run's config.
+      data_fingerprint: fingerprint of all its data and its vocabulary.
+      split_fingerprints: fingerprints of 'dev' and 'test'; a run from before they were saved has
+        none.
+      vocabulary_digest: digest of its vocabulary; None for a run from before it was saved.
     """
 
     config: Config
@@ -90,10 +91,10 @@ class Workdir:
 
     Attributes:
       path: the folder.
-      field: what errors call it.
+      field: the name of the path's flag or config field, for errors.
 
     Raises:
-      UserError: if there cannot be such a path.
+      UserError: if the path is not valid.
     """
 
     def __init__(self, path: str | os.PathLike[str], field: str = 'workdir'):
@@ -105,29 +106,29 @@ class Workdir:
 
     @property
     def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
+        """Return the folder of the checkpoints."""
         return self.path / 'checkpoints'
 
     @property
     def vocabulary(self) -> Path:
-        """The SentencePiece model file."""
+        """Return the path of the SentencePiece model."""
         return self.path / 'vocabulary.model'
 
     @property
     def metrics(self) -> Path:
-        """The JSON-lines file of metrics."""
+        """Return the path of the metrics, in JSON lines."""
         return self.path / 'metrics.jsonl'
 
     @property
     def tensorboard(self) -> Path:
-        """Folder of TensorBoard's event files."""
+        """Return the folder of TensorBoard's event files."""
         return self.path / 'tensorboard'
 
     def has_checkpoints(self) -> bool:
-        """Whether there is a checkpoint, readable or not.
+        """Return whether there is a checkpoint, readable or not.
 
         Raises:
-          UserError: if that cannot be seen.
+          UserError: if the folder of the checkpoints cannot be read.
         """
         try:
             return any(name.isdigit() for name in os.listdir(self.checkpoints))
@@ -140,10 +141,10 @@ class Workdir:
             ) from error
 
     def check_path(self, writing: bool = False) -> None:
-        """Raises a UserError if checkpoints cannot be read here because of characters of the path.
+        """Raise UserError if the path has characters with which checkpoints cannot be read.
 
         Args:
-          writing: whether they must be saved here as well.
+          writing: whether checkpoints must be saved here too.
         """
         odd = re.search(_UNWRITABLE if writing else _UNREADABLE, str(self.path.absolute()))
         if odd:
@@ -153,9 +154,9 @@ class Workdir:
             )
 
     def check_writable(self) -> None:
-        """Raises a UserError unless this folder exists, or can be made, and written to.
+        """Raise UserError unless this folder exists or can be created, and can be written.
 
-        What a run writes there must stay there: nothing that it writes may be a link out of it.
+        A run writes only to this folder: nothing that it writes may be a link out of the folder.
         """
         self.check_path(writing=True)
         nearest = self.path
@@ -164,7 +165,7 @@ class Workdir:
         if not os.path.isdir(nearest):
             what = 'a file' if os.path.exists(nearest) else 'a link to nothing'
             raise UserError(
-                f'{self} cannot be a folder, since {nearest} is {what}: choose another.'
+                f'{self} cannot be a folder, because {nearest} is {what}: choose another.'
             )
         for folder in (nearest, self.checkpoints):
             if os.path.exists(folder) and not os.access(folder, os.W_OK | os.X_OK):
@@ -174,14 +175,13 @@ class Workdir:
         self._check_contained()
 
     def _check_contained(self) -> None:
-        """Raises a UserError if something that a run writes is a link out of here, or a device.
+        """Raise UserError if a file that a run writes is a link out of the folder, or a device.
 
-        A folder from somebody else may hold such things, and a run would write to what they stand
-        for.
+        A folder from another user may hold such links, and a run would write to their targets.
         """
         top = os.path.realpath(self.path)
         for path in (os.path.join(top, name) for name in WRITTEN):
-            self._check_part(top, path)  # first, or a link to / would be walked through
+            self._check_part(top, path)  # first, so that a link to / is not walked
             if os.path.isdir(path) and os.path.basename(path) not in _FOLDERS:
                 raise UserError(
                     f'{self} holds a folder {os.path.basename(path)!r}, where a run writes a file: '
@@ -194,7 +194,7 @@ class Workdir:
     def _check_part(self, top: str, path: str) -> None:
         try:
             mode = os.lstat(path).st_mode
-        except OSError:  # it is not there, or no longer, or out of reach for writing, too
+        except OSError:  # it does not exist, or cannot be written either
             return
         name = os.path.relpath(path, top)
         target = os.path.realpath(path) if stat.S_ISLNK(mode) else path
@@ -216,10 +216,10 @@ class Workdir:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """A context in which no other process trains here; it ends with the process, too.
+        """A context in which no other process trains here. The end of the process ends it too.
 
         Raises:
-          UserError: if another one does, or the folder cannot be made or locked.
+          UserError: if another process trains here, or the folder cannot be created or locked.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -242,7 +242,7 @@ class Workdir:
                 if error.errno not in _NO_LOCKS:
                     raise
                 _logger.warning(
-                    '%s cannot be locked (%s): see to it that no second run works there.',
+                    '%s cannot be locked (%s): make sure that no second run uses it.',
                     self.path,
                     error.strerror,
                 )
@@ -253,33 +253,33 @@ class Workdir:
 
     @contextlib.contextmanager
     def failures_to_write(
-        self, kept: str = '; it goes on from the last checkpoint, and all that were whole still are'
+        self, kept: str = '; it resumes from the last checkpoint, and all checkpoints are kept'
     ) -> Iterator[None]:
-        """A context in which a full disk or one turned read-only becomes a UserError.
+        """A context that raises UserError if a disk is full or has become read-only.
 
         Args:
-          kept: how the message ends, on what is not lost.
+          kept: the end of the message, about what is not lost.
         """
         try:
             yield
         except UserError:
             raise
         except Exception as error:
-            # Libraries below put the system's error into words, and errors, of their own.
+            # Libraries put the text of the system's error into errors of their own.
             reasons = {code: os.strerror(code) for code in CANNOT_WRITE}
             found = [r for code, r in reasons.items() if r in str(error)]
             if not found:
                 raise
             raise UserError(
-                f'{self} cannot be written any more ({found[0]}): make room or '
+                f'{self} cannot be written any more ({found[0]}): free space or '
                 f'restore access, then run the same command again{kept}.'
             ) from error
 
     def read_run(self) -> SavedRun | None:
-        """What config.json says of the run here; None where no run has begun.
+        """Return the content of config.json, or None if no run has begun.
 
         Raises:
-          UserError: if config.json is there but cannot be read.
+          UserError: if config.json exists but cannot be read.
         """
         path = self.path / 'config.json'
         try:
@@ -302,37 +302,37 @@ class Workdir:
             ) from error
 
     def write_run(self, run: SavedRun) -> None:
-        """Writes config.json, whole or not at all."""
+        """Write config.json in one step."""
         self._write_json('config.json', dataclasses.asdict(run))
 
     def read_average(self) -> dict[str, Any] | None:
-        """What the weights here are the mean of; None where they are those of a training.
+        """Return which checkpoints the weights are the mean of, or None for a training run.
 
         Raises:
-          UserError: if average.json is there but cannot be read.
+          UserError: if average.json exists but cannot be read.
         """
         average = self._read_json('average.json', _AVERAGE)
         if average is None and os.path.lexists(self.path / 'average.json'):
             raise UserError(
                 f'{self} has an average.json that cannot be read: '
-                'average anew (python -m transformer_jax.average), or choose another --workdir.'
+                'average again (python -m transformer_jax.average), or choose another --workdir.'
             )
         return average
 
     def write_average(self, average: dict[str, Any]) -> None:
-        """Writes average.json, whole or not at all."""
+        """Write average.json in one step."""
         self._write_json('average.json', average)
 
     def read_results(self) -> dict[str, Any] | None:
-        """What the finished run reached; None where it has not finished, or that is damaged."""
+        """Return the scores of the finished run, or None if it is unfinished or unreadable."""
         return self._read_json('results.json', _RESULTS)
 
     def write_results(self, results: dict[str, Any]) -> None:
-        """Writes results.json, whole or not at all."""
+        """Write results.json in one step."""
         self._write_json('results.json', results)
 
     def _read_json(self, name: str, shape: dict[str, Any]) -> dict[str, Any] | None:
-        """An object of this shape; None where there is no such one."""
+        """Return a file's content, or None if there is none of this shape."""
         try:
             return read_json(self.path / name, shape)
         except (OSError, ValueError):
@@ -344,7 +344,7 @@ class Workdir:
 
 
 def _open_lock(path: Path) -> int:
-    """Opens a file to append; an OSError where what is written would go into another one."""
+    """Open a file to append; raise OSError if it is a link or has another name."""
     with contextlib.suppress(FileNotFoundError):
         info = os.lstat(path)
         is_own = stat.S_ISREG(info.st_mode) and info.st_nlink == 1

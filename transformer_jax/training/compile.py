@@ -4,7 +4,6 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -219,7 +218,7 @@ class _Compiler:
 
     def load(self, bucket: Bucket) -> jax.stages.Compiled | None:
         """Return the program from the cache, if it is there."""
-        return program_cache.load(self._path(bucket), *self.arguments(bucket))
+        return program_cache.current().load(self._key(bucket), *self.arguments(bucket))
 
     def compile(
         self, bucket: Bucket, program: jax.stages.Lowered | jax.stages.Compiled
@@ -228,7 +227,8 @@ class _Compiler:
         config = self._config
         try:
             if isinstance(program, jax.stages.Lowered):
-                program = program_cache.compiled(self._path(bucket), program, self._options)
+                programs = program_cache.current()
+                program = programs.compile(self._key(bucket), program, self._options)
         except jax.errors.JaxRuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -241,13 +241,13 @@ class _Compiler:
         flops = step_flops(config, self._vocab_size, *lengths)
         return CompiledStep(program, DynamicHyperparameters.of(config), rows, flops, needed)
 
-    def _path(self, bucket: Bucket) -> Path | None:
+    def _key(self, bucket: Bucket) -> str | None:
         config = self._config
         # The step depends on nothing else of `config.train`; the rest are arguments.
         optimizer = dataclasses.replace(config.optimizer, warmup_steps=1, learning_rate_scale=1.0)
         rows = batch_rows(config, bucket, self._mesh)
         kind = config.model, self._vocab_size, optimizer, config.train.accumulate_steps
-        return program_cache.place(
+        return program_cache.current().key(
             'train_step', *kind, rows, bucket, self._state, self._mesh, self._options
         )
 

@@ -14,7 +14,7 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import memory, signals
-from transformer_jax.runtime.program_cache import CachedJit
+from transformer_jax.runtime.program_cache import cached_jit
 from transformer_jax.sharding import padded_rows, shard_whole_batch
 from transformer_jax.training.step import eval_step
 
@@ -23,7 +23,7 @@ _POSITIONS = 2048
 # Lengths up to this are rounded to powers of two: padding costs less than another compilation.
 _COARSE = 256
 
-_eval_step = CachedJit(eval_step, static_argnames=('model', 'label_smoothing'))
+_eval_step = cached_jit(static_argnames=('model', 'label_smoothing'))(eval_step)
 
 
 def perplexity(nats: float) -> float:

@@ -62,11 +62,9 @@ def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     shardings = jax.tree.map(lambda x: x.sharding, abstract)
     jitted = jax.jit(_initializer(config, vocab_size, mesh), out_shardings=shardings)
     seed = np.uint32(config.train.seed)
-    path = program_cache.place('init_state', config.model, vocab_size, abstract)
-    if path is None:
-        return jitted(seed)
-    program = program_cache.load(path, seed) or program_cache.compiled(path, jitted.lower(seed))
-    return program(seed)
+    programs = program_cache.current()
+    key = programs.key('init_state', config.model, vocab_size, abstract)
+    return (programs.load(key, seed) or programs.compile(key, jitted.lower(seed)))(seed)
 
 
 def check_state_fits(config: Config, state: TrainState, limit: int | None) -> None:
