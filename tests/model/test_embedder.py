@@ -16,13 +16,13 @@ def squares(logits, targets):
 
 def in_parts(positions, monkeypatch, rows=8, **options):
     """Value and gradient of the squares of all logits, and whether all were ever there at once."""
-    monkeypatch.setattr(embedder, '_positions_at_once', lambda d_model: positions)
+    monkeypatch.setattr(embedder, '_positions_per_chunk', lambda d_model: positions)
     module, variables, _ = model(output_bias=True)
     source, target = (jnp.tile(x, (rows // 2, 1)) for x in (SOURCE, TARGET))
 
     def total(variables):
-        inputs = (squares, source, target, target)
-        return module.apply(variables, *inputs, method='chunked_loss', **options)
+        states, weights = module.apply(variables, source, target, method='decoder_states')
+        return embedder.chunked_loss(states, weights, target, squares, **options)
 
     gradient = jax.value_and_grad(total, has_aux=True)
     whole = f'[{rows},{target.shape[1]},{VOCAB}]'
@@ -62,4 +62,4 @@ def test_rows_that_belong_together_are_in_one_part(monkeypatch):
     ],
 )
 def test_parts_divide_the_rows_and_are_about_as_many_as_wanted(units, wanted, parts):
-    assert embedder._parts(units, wanted) == parts
+    assert embedder._chunk_count(units, wanted) == parts

@@ -1,9 +1,9 @@
-"""The output layer: logits, and sums over those of a batch without ever having all of them."""
+"""The shared embedding matrix: token lookup, logits, and a loss that computes logits in chunks."""
 
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -11,82 +11,97 @@ from transformer_jax.model.layout import Layout
 from transformer_jax.model.matmul import chunked_sum, matmul
 
 
-def logits_of(
-    layout: Layout, x: jax.Array, embedding: jax.Array, bias: jax.Array | None
-) -> jax.Array:
-    """The logits (section 3.4).
+class OutputWeights(NamedTuple):
+    """What turns the decoder's output into logits.
+
+    Attributes:
+      embedding: [G, V, D], a copy for each group of rows, in the dtype of the matrix product.
+      bias: [V] float32 or None.
+    """
+
+    embedding: jax.Array
+    bias: jax.Array | None
+
+
+def logits(states: jax.Array, weights: OutputWeights, layout: Layout) -> jax.Array:
+    """Return the logits (section 3.4).
 
     Args:
+      states: [B, T, D], the decoder's output.
+      weights: from `Transformer.decoder_states`.
       layout: where arrays lie on the devices.
-      x: [B, T, D], the decoder's output.
-      embedding: [G, V, D], a copy for each group of rows, in the dtype to compute in.
-      bias: [V] or None.
 
     Returns:
       [B, T, V] float32.
     """
-    # Positions in a row (P): with batch and time apart XLA multiplies matrices a third slower.
-    x_PD = x.astype(embedding.dtype).reshape(-1, x.shape[-1])
+    embedding_GVD, bias_V = weights
+    # One row per position (P): with separate axes B and T, XLA's matrix product is slower.
+    states_PD = states.astype(embedding_GVD.dtype).reshape(-1, states.shape[-1])
     project = functools.partial(matmul, transposed=True, to_float32=True)
-    logits_GPV = jax.vmap(project)(layout.in_groups(x_PD), embedding)
-    logits_BTV = logits_GPV.reshape(*x.shape[:2], -1)
-    if bias is not None:
-        logits_BTV += bias[None, None]
+    logits_GPV = jax.vmap(project)(layout.in_groups(states_PD), embedding_GVD)
+    logits_BTV = logits_GPV.reshape(*states.shape[:2], -1)
+    if bias_V is not None:
+        logits_BTV += bias_V[None, None]
     return layout(logits_BTV, 'BTV')
 
 
 def chunked_loss(
-    summand: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
-    layout: Layout,
-    x: jax.Array,
-    weights: tuple[jax.Array, jax.Array | None],
+    states: jax.Array,
+    weights: OutputWeights,
     targets: jax.Array,
+    loss_fn: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
+    *,
+    layout: Layout = Layout(),
     row_group_size: int = 1,
 ) -> tuple[jax.Array, Any]:
-    """As `summand(logits_of(layout, x, *weights), targets)`, summed over parts of the batch.
+    """Return `loss_fn(logits(states, weights, layout), targets)`, summed over chunks of the batch.
+
+    The logits take more memory than all other activations. Here only one chunk of them exists at a
+    time, because each chunk's gradient is computed together with its loss.
 
     Args:
-      summand: from [b, T, V] float32 logits and [b, T] targets of some rows to a scalar and a tree
-        of other sums, which have no gradient. It may not use traced arrays of its own.
-      layout: where arrays lie on the devices.
-      x: [B, T, D], the decoder's output.
-      weights: embedding and bias of `logits_of`.
+      states: [B, T, D], the decoder's output.
+      weights: from `Transformer.decoder_states`.
       targets: [B, T] int32.
-      row_group_size: rows side by side that belong into one part; it divides B.
+      loss_fn: takes [b, T, V] float32 logits and [b, T] targets of some rows; returns a scalar and a
+        tree of other sums, which have no gradient. It may not close over traced arrays.
+      layout: where arrays lie on the devices.
+      row_group_size: number of adjacent rows that stay in one chunk; it divides B.
 
     Returns:
-      The sums of both.
+      The sum of the scalars, and the sums of the trees.
     """
-    groups, (rows, length, d_model) = layout.row_groups, x.shape
+    groups, (rows, length, d_model) = layout.row_groups, states.shape
     units = rows // groups // row_group_size
-    parts = _parts(units, units * row_group_size * length / _positions_at_once(d_model))
+    positions = units * row_group_size * length
+    chunks = _chunk_count(units, positions / _positions_per_chunk(d_model))
 
-    def in_parts(x_B: jax.Array) -> jax.Array:
-        # Of each group's rows a part: devices go on with rows of their own. C counts the parts.
-        x_GCR = x_B.reshape(groups, parts, -1, *x_B.shape[1:])
+    def split(x_B: jax.Array) -> jax.Array:
+        # A chunk has rows of every group, so that each device works on its own rows. C: chunks.
+        x_GCR = x_B.reshape(groups, chunks, -1, *x_B.shape[1:])
         return layout(x_GCR.swapaxes(0, 1), '-G' + '-' * x_B.ndim)
 
-    def of_part(weights: tuple, x_GRTD: jax.Array, targets_GRT: jax.Array):
-        x_BTD, targets_BT = (
+    def chunk_loss(weights: OutputWeights, states_GRTD: jax.Array, targets_GRT: jax.Array):
+        states_BTD, targets_BT = (
             layout(x.reshape(-1, *x.shape[2:]), 'B' + '-' * (x.ndim - 2))
-            for x in (x_GRTD, targets_GRT)
+            for x in (states_GRTD, targets_GRT)
         )
-        return summand(logits_of(layout, x_BTD, *weights), targets_BT)
+        return loss_fn(logits(states_BTD, weights, layout), targets_BT)
 
-    return chunked_sum(of_part, weights, in_parts(x), in_parts(targets))
+    return chunked_sum(chunk_loss, weights, split(states), split(targets))
 
 
-def _positions_at_once(d_model: int) -> int:
-    """About how many positions are to have logits at once.
+def _positions_per_chunk(d_model: int) -> int:
+    """Return about how many positions have logits at the same time.
 
-    On CPUs so many that their caches hold a part's logits of 10,000 words, but enough for adding up
-    a part's gradient of the embedding, which costs as much as D positions, not to count; on
-    accelerators so many that a part keeps one busy.
+    On CPUs a chunk's logits should fit into the cache, but each chunk also adds a gradient of the
+    whole embedding, which costs as much as D positions. On accelerators a chunk has to be large
+    enough to keep the device busy.
     """
     return max(512, 2 * d_model) if jax.default_backend() == 'cpu' else 8192
 
 
-def _parts(units: int, wanted: float) -> int:
-    """What divides `units` and is nearest to `wanted`, by its ratio to it."""
-    divisors = [parts for parts in range(1, units + 1) if units % parts == 0]
-    return min(divisors, key=lambda parts: abs(math.log(parts / wanted)))
+def _chunk_count(units: int, wanted: float) -> int:
+    """Return the divisor of `units` whose ratio to `wanted` is nearest to 1."""
+    divisors = [count for count in range(1, units + 1) if units % count == 0]
+    return min(divisors, key=lambda count: abs(math.log(count / wanted)))

@@ -1,7 +1,6 @@
 """The whole Transformer (paper, figure 1)."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ from flax import linen as nn
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import KVCache, heads_dtype, padding_mask
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.embedder import chunked_loss, logits_of
+from transformer_jax.model.embedder import OutputWeights, logits
 from transformer_jax.model.kernels import KERNELS
 from transformer_jax.model.kv_cache import Caches, DecodingCache
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
@@ -209,38 +208,42 @@ class Transformer(nn.Module):
         Raises:
           ValueError: if ids are not as said, or are more than there are learned positions.
         """
-        return self._logits(self._decoded(source, target_inputs, deterministic))
+        states_BTD, weights = self.decoder_states(
+            source, target_inputs, deterministic=deterministic
+        )
+        return logits(states_BTD, weights, self.layout)
 
-    def chunked_loss(
-        self,
-        summand: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
-        source: jax.Array,
-        target_inputs: jax.Array,
-        targets: jax.Array,
-        *,
-        row_group_size: int = 1,
-        deterministic: bool = True,
-    ) -> tuple[jax.Array, Any]:
-        """Sums over parts of the batch what `summand` makes of their logits and targets.
+    def decoder_states(
+        self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
+    ) -> tuple[jax.Array, OutputWeights]:
+        """Return the decoder's output and the weights that make logits of it.
 
-        As `summand(self(source, target_inputs), targets)`, but the logits, which take more memory
-        than all else, are there for one part at a time, and their gradient is made along with them.
+        Training takes both from one call and computes logits chunk by chunk (`chunked_loss`). The
+        embedding in `OutputWeights` is the array that embedded the tokens, so its gradients are
+        added before they travel between devices.
 
         Args:
-          summand: from [b, T, V] float32 logits and [b, T] targets of some rows to a scalar and a
-            tree of other sums, which have no gradient. It may not use traced arrays of its own.
-          source: as for a call.
-          target_inputs: as for a call.
-          targets: [B, T] int32.
-          row_group_size: rows side by side that belong into one part; it divides B.
-          deterministic: as for a call.
+          source: [B, S] int32 ids, as for a call.
+          target_inputs: [B, T] int32 ids, as for a call.
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
-          The sums of both.
+          [B, T, D], and the `OutputWeights` for `logits` or `chunked_loss`.
+
+        Raises:
+          ValueError: if the ids are not integers of these shapes, or if the sequences are longer
+            than the table of learned positions.
         """
-        x_BTD = self._decoded(source, target_inputs, deterministic)
-        weights = self._output_weights()
-        return chunked_loss(summand, self.layout, x_BTD, weights, targets, row_group_size)
+        memory = self.encode(source, deterministic=deterministic)
+        _check_ids('target_inputs', target_inputs)
+        if len(source) != len(target_inputs):
+            raise ValueError(
+                f'source has {len(source)} sentences, but target_inputs {len(target_inputs)}.'
+            )
+        x_BTD, _, _ = self.decoder(
+            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
+        )
+        return x_BTD, self._output_weights()
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """[B, S] int32 ids to the encoder's output [B, S, D]."""
@@ -307,7 +310,8 @@ class Transformer(nn.Module):
         )
         # JAX would have written over the last position.
         x_BKD = jnp.where(position < length, x_BKD, jnp.nan)
-        logits_RV = self._logits(x_BKD).reshape(tokens.shape[0], -1)
+        logits_BKV = logits(x_BKD, self._output_weights(), self.layout)
+        logits_RV = logits_BKV.reshape(tokens.shape[0], -1)
         return logits_RV, cache._replace(self_attention=self_attention)
 
     def _embed(self, tokens_BT: jax.Array) -> jax.Array:
@@ -315,27 +319,9 @@ class Transformer(nn.Module):
         x_BTD = x_GRTD.reshape(*tokens_BT.shape, -1)
         return self.layout(x_BTD, 'BTD') * self.config.d_model**0.5
 
-    def _decoded(
-        self, source: jax.Array, target_inputs: jax.Array, deterministic: bool
-    ) -> jax.Array:
-        """[B, T, D], what the logits are made of."""
-        memory = self.encode(source, deterministic=deterministic)
-        _check_ids('target_inputs', target_inputs)
-        if len(source) != len(target_inputs):
-            raise ValueError(
-                f'source has {len(source)} sentences, but target_inputs {len(target_inputs)}.'
-            )
-        x_BTD, _, _ = self.decoder(
-            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
-        )
-        return x_BTD
-
-    def _output_weights(self) -> tuple[jax.Array, jax.Array | None]:
+    def _output_weights(self) -> OutputWeights:
         bias_V = self.output_bias_V if self.config.output_bias else None
-        return self.embedding_GVD.astype(compute_dtype(self.config)), bias_V
-
-    def _logits(self, x_BTD: jax.Array) -> jax.Array:
-        return logits_of(self.layout, x_BTD, *self._output_weights())
+        return OutputWeights(self.embedding_GVD.astype(compute_dtype(self.config)), bias_V)
 
 
 def _check_ids(name: str, ids: jax.Array) -> None:

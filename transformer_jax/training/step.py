@@ -1,6 +1,5 @@
 """One step of training and of evaluation, as pure functions; others apply jit and shardings."""
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from transformer_jax.model import Transformer
+from transformer_jax.model.embedder import chunked_loss
 from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 from transformer_jax.training.state import LogWindow, TrainState
 
@@ -70,17 +70,7 @@ def train_step(
             part = {name: jnp.repeat(x, 2, axis=0) for name, x in part.items()}
 
         def share_of_mean_loss(params: Any) -> tuple[jax.Array, LossSums]:
-            loss, sums = model.apply(
-                {'params': params},
-                functools.partial(_objective, label_smoothing, r_drop),
-                part['source'],
-                shift_right(part['target']),
-                part['target'],
-                row_group_size=2 if r_drop else 1,
-                deterministic=False,
-                rngs={'dropout': key},
-                method='chunked_loss',
-            )
+            loss, sums = _batch_loss(params, part, model, label_smoothing, r_drop, dropout_key=key)
             return loss / tokens, sums
 
         return jax.grad(share_of_mean_loss, has_aux=True)(state.params)
@@ -143,27 +133,44 @@ def _are_finite(arrays: Any) -> jax.Array:
     return jax.lax.fori_loop(0, len(finite), lambda k, so_far: so_far & finite[k], True)
 
 
-def _objective(
-    label_smoothing: float, r_drop: float, logits: jax.Array, targets: jax.Array
+def _batch_loss(
+    params: Any,
+    batch: Mapping[str, jax.Array],
+    model: Transformer,
+    label_smoothing: float,
+    r_drop: float = 0.0,
+    dropout_key: jax.Array | None = None,
 ) -> tuple[jax.Array, LossSums]:
-    """What training makes small, summed over the targets, and the sums it reports."""
-    sums = label_smoothed_loss(logits, targets, label_smoothing)
-    if not r_drop:
-        return sums.loss, sums
-    sums = LossSums(sums.loss / 2, sums.nll / 2, sums.tokens // 2)
-    return sums.loss + r_drop / 2 * symmetric_divergence(logits, targets[::2]), sums
+    """Return the objective of training, summed over the target tokens, and the sums to report."""
+    states_BTD, weights = model.apply(
+        {'params': params},
+        batch['source'],
+        shift_right(batch['target']),
+        deterministic=dropout_key is None,
+        rngs={} if dropout_key is None else {'dropout': dropout_key},
+        method='decoder_states',
+    )
+
+    def objective(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, LossSums]:
+        sums = label_smoothed_loss(logits, targets, label_smoothing)
+        if not r_drop:
+            return sums.loss, sums
+        sums = LossSums(sums.loss / 2, sums.nll / 2, sums.tokens // 2)
+        return sums.loss + r_drop / 2 * symmetric_divergence(logits, targets[::2]), sums
+
+    return chunked_loss(
+        states_BTD,
+        weights,
+        batch['target'],
+        objective,
+        layout=model.layout,
+        row_group_size=2 if r_drop else 1,
+    )
 
 
 def eval_step(
     params: Any, batch: Mapping[str, jax.Array], *, model: Transformer, label_smoothing: float
 ) -> LossSums:
     """The loss of a batch without dropout, shaped as for `train_step`."""
-    _, sums = model.apply(
-        {'params': params},
-        functools.partial(_objective, label_smoothing, 0.0),
-        batch['source'],
-        shift_right(batch['target']),
-        batch['target'],
-        method='chunked_loss',
-    )
+    _, sums = _batch_loss(params, batch, model, label_smoothing)
     return sums
