@@ -6,9 +6,31 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 
+from transformer_jax.model.accelerators import deterministic_lookup
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import chunked_sum, matmul
+from transformer_jax.model.matmul import matmul
+
+
+def embedding_lookup(table: jax.Array, indices: jax.Array) -> jax.Array:
+    """Return `table[indices]`, with a gradient that is deterministic on GPUs, too.
+
+    Args:
+      table: [V, D] float32.
+      indices: int32, any shape, from 0 to V - 1.
+
+    Returns:
+      [*indices.shape, D]; NaN for an index that is negative, or V or more.
+    """
+    if jax.default_backend() == 'gpu':
+        return deterministic_lookup(_rows_or_nan, table.shape[0], table, indices)
+    return _rows_or_nan(table, indices)
+
+
+def _rows_or_nan(table: jax.Array, indices: jax.Array) -> jax.Array:
+    return table.at[indices].get(mode='fill', fill_value=jnp.nan, wrap_negative_indices=False)
 
 
 class OutputWeights(NamedTuple):
@@ -51,7 +73,7 @@ def chunked_loss(
     targets: jax.Array,
     loss_fn: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
     *,
-    layout: Layout = Layout(),
+    layout: Layout,
     row_group_size: int = 1,
 ) -> tuple[jax.Array, Any]:
     """Return `loss_fn(logits(states, weights, layout), targets)`, summed over chunks of the batch.
@@ -63,8 +85,8 @@ def chunked_loss(
       states: [B, T, D], the decoder's output.
       weights: from `Transformer.decoder_states`.
       targets: [B, T] int32.
-      loss_fn: takes [b, T, V] float32 logits and [b, T] targets of some rows; returns a scalar and a
-        tree of other sums, which have no gradient. It may not close over traced arrays.
+      loss_fn: a function of some rows' [b, T, V] float32 logits and [b, T] targets, which returns a
+        scalar and a tree of other sums without a gradient. It may not close over traced arrays.
       layout: where arrays lie on the devices.
       row_group_size: number of adjacent rows that stay in one chunk; it divides B.
 
@@ -105,3 +127,67 @@ def _chunk_count(units: int, wanted: float) -> int:
     """Return the divisor of `units` whose ratio to `wanted` is nearest to 1."""
     divisors = [count for count in range(1, units + 1) if units % count == 0]
     return min(divisors, key=lambda count: abs(math.log(count / wanted)))
+
+
+def chunked_sum(
+    function: Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]],
+    weights: Any,
+    x: jax.Array,
+    constants: Any,
+) -> tuple[jax.Array, Any]:
+    """Return the sum of `function(weights, x[i], constants[i])` over i, computed one i at a time.
+
+    The gradient of each chunk is computed together with its value. JAX would instead keep the
+    residuals of all chunks until the sum is known. Therefore there is no second derivative.
+
+    Args:
+      function: takes the weights and one chunk; returns a scalar and a tree of other sums, which
+        have no gradient. It may not close over traced arrays.
+      weights: a tree of arrays; their gradients are added in float32.
+      x: [C, ...].
+      constants: a tree of arrays [C, ...]; they have no gradient.
+
+    Returns:
+      The sum of the scalars, and the sums of the trees.
+    """
+    if len(x) == 1:
+        return function(weights, x[0], jax.tree.map(lambda a: a[0], constants))
+    return _chunked_sum(function, weights, x, constants)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _chunked_sum(function, weights, x, constants):
+    def add(sums, chunk):
+        return jax.tree.map(jnp.add, sums, function(weights, *chunk)), None
+
+    return lax.scan(add, _zero_sums(function, weights, x, constants), (x, constants))[0]
+
+
+def _chunked_sum_forward(function, weights, x, constants):
+    with_gradient = jax.value_and_grad(function, argnums=(0, 1), has_aux=True)
+
+    def add(sums, chunk):
+        value, (of_weights, of_x) = with_gradient(weights, *chunk)
+        return jax.tree.map(jnp.add, sums, (value, of_weights)), of_x
+
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, jnp.float32), weights)
+    start = (_zero_sums(function, weights, x, constants), zeros)
+    (sums, of_weights), of_x = lax.scan(add, start, (x, constants))
+    like = jax.tree.map(lambda a: jnp.zeros((), a.dtype), weights)
+    return sums, (of_weights, like, of_x)
+
+
+def _chunked_sum_backward(function, residuals, gradients):
+    (of_weights, like, of_x), scale = residuals, gradients[0]
+    of_weights = jax.tree.map(lambda a, b: (scale * a).astype(b.dtype), of_weights, like)
+    return of_weights, (scale * of_x).astype(of_x.dtype), None
+
+
+_chunked_sum.defvjp(_chunked_sum_forward, _chunked_sum_backward)
+
+
+def _zero_sums(function, weights, x, constants):
+    """Return zeros with the shapes of what `function` returns for a chunk."""
+    chunk = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (x, constants))
+    shapes = jax.eval_shape(function, weights, *chunk)
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
