@@ -67,7 +67,7 @@ def test_three_inputs_by_hand():
         (x @ matrix)[None, :, None] for matrix in (to_query * 3**0.5, to_key, to_value)
     )
     output, weights = dot_product_attention(query, key, value)
-    # Of the first input: scores 2, 4, 4.
+    # The first input has the scores 2, 4, 4.
     np.testing.assert_allclose(
         weights[0, 0, 0], [0.06337894, 0.46831053, 0.46831053], rtol=0, atol=1e-6
     )
@@ -78,7 +78,7 @@ def test_three_inputs_by_hand():
 
 @pytest.mark.parametrize('d_k, odds', [(1, 16.0), (4, 4.0), (16, 2.0)])
 def test_scores_are_divided_by_the_square_root_of_d_k(d_k, odds):
-    # Of the raw scores ln 16 and 0, division by 1, 2 and 4 leaves odds of 16, 4 and 2 to one.
+    # Dividing the raw scores ln 16 and 0 by 1, 2 and 4 gives odds of 16, 4 and 2 to one.
     query = one_head([[np.log(16.0)] + [0.0] * (d_k - 1)])
     key = one_head([[1.0] + [0.0] * (d_k - 1), [0.0] * d_k])
     _, weights = dot_product_attention(query, key, one_head([[0.0], [0.0]]))

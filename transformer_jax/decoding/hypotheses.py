@@ -1,4 +1,4 @@
-"""What every search takes and returns, and the checks that all searches share."""
+"""The types and checks that all searches share."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

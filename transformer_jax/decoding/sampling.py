@@ -131,10 +131,10 @@ def sample(
     Args:
       step_fn: as for `beam_search`, with one row per sentence.
       cache: a pytree whose arrays have B rows.
-      max_lengths: [B] int32, most tokens of each output, the end mark included.
+      max_lengths: [B] int32, the greatest number of tokens of each output, including EOS.
       keys: [B] random keys, one per sentence, so that a draw does not depend on its batch.
-      length: T; a smaller limit than `max_lengths` where it is less.
-      eos_id: the end mark, from 1 to V - 1.
+      length: T, which limits `max_lengths`.
+      eos_id: the token that ends an output, from 1 to V - 1.
       temperature: divides the log-probabilities, greater than 0.
       top_k: see `truncate`; applied after the temperature.
       top_p: see `truncate`; applied after the temperature.

@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 class SearchMethod(Protocol):
-    """What `BatchDecoder` needs of a search method, a frozen dataclass."""
+    """The interface of a search method, which is a frozen dataclass."""
 
     @property
     def hypotheses_per_row(self) -> int:

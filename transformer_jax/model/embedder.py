@@ -34,7 +34,7 @@ def _rows_or_nan(table: jax.Array, indices: jax.Array) -> jax.Array:
 
 
 class OutputWeights(NamedTuple):
-    """What turns the decoder's output into logits.
+    """The parameters that turn the decoder's output into logits.
 
     Attributes:
       embedding: [G, V, D], a copy for each group of rows, in the dtype of the matrix product.

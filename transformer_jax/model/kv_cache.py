@@ -1,4 +1,4 @@
-"""What decoding remembers between steps, for all hypotheses of a batch of sentences."""
+"""Keys and values that decoding keeps between steps, for all hypotheses of a batch."""
 
 from typing import NamedTuple
 

@@ -52,14 +52,16 @@ def train_step(
       The state after the step. Its window includes this batch's loss.
 
     Raises:
-      ValueError: if accumulate_steps does not divide the rows, or ema_decay is given and `state` has
-        no moving average.
+      ValueError: if accumulate_steps does not divide the rows, or if ema_decay is given but `state`
+        has no moving average.
     """
     rows = batch['target'].shape[0]
     if accumulate_steps < 1 or rows % accumulate_steps:
         raise ValueError(f'accumulate_steps={accumulate_steps} does not divide {rows} rows.')
     if ema_decay and state.ema is None:
-        raise ValueError(f'ema_decay={ema_decay}, but the state was made without with_ema.')
+        raise ValueError(
+            f'ema_decay={ema_decay}: the state has no moving average. Create it with with_ema=True.'
+        )
     # The initial parameters use the bare seed; dropout folds in 1 to have its own random stream.
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), 1), state.step)
     tokens = jnp.maximum(jnp.sum(batch['target'] != 0), 1)
