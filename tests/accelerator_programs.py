@@ -139,14 +139,14 @@ def _search(config, flags, devices, top_k):
     start = batch_decoder._start.lower(variables, source, model=model)
     started = start.compile()
     beam = BeamSearch(config.decode.beam_size, config.decode.length_penalty)
-    method = beam if top_k is None else Sampling(top_k=top_k)
+    values, method = (beam if top_k is None else Sampling(top_k=top_k)).split()
     found = batch_decoder._search.lower(
         variables,
         like(start.out_info, started.output_shardings),
         Batch(source, numbers, numbers),
-        {name: array(value.dtype) for name, value in method.values().items()},
+        {name: array(value.dtype) for name, value in values.items()},
         model=model,
-        method=method.without_values(),
+        method=method,
         eos_id=2,
         unknown_id=1,
         max_extra_length=config.decode.max_extra_length,

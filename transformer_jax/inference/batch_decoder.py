@@ -120,34 +120,33 @@ class BatchDecoder:
         """
         decode = decode or self.decode
         method = sampling or _beam_search(decode, n_best)
-        rows_per_sentence = method.rows_per_sentence(n_best)
-        results = self._decode_rows(
-            sentences, method, rows_per_sentence, decode.max_extra_length, numbers
-        )
-        return merge_outputs(results, rows_per_sentence)
+        results = self._decode_rows(sentences, method, n_best, decode.max_extra_length, numbers)
+        return merge_outputs(results, method.rows_per_sentence(n_best))
 
     def _decode_rows(
         self,
         sentences: Sequence[np.ndarray],
         method: SearchMethod,
-        rows_per_sentence: int,
+        n_best: int,
         max_extra_length: int,
         numbers: Sequence[int] | None,
     ) -> Iterator[DecodeResult]:
         """Yield a result for each row; the rows of a sentence follow one another."""
-        lengths = [len(ids) for ids in sentences for _ in range(rows_per_sentence)]
+        copies = method.rows_per_sentence(n_best)
+        lengths = [len(ids) for ids in sentences for _ in range(copies)]
         for rows, length, items in self._batches(lengths, method.hypotheses_per_row):
             stop_if_requested()
             batch = _empty(rows, length)
-            for row, (k, draw) in enumerate(divmod(item, rows_per_sentence) for item in items):
+            for row, (k, draw) in enumerate(divmod(item, copies) for item in items):
                 batch.source[row, : len(sentences[k])] = sentences[k]
                 batch.line[row] = k if numbers is None else numbers[k]
                 batch.draw[row] = draw
-            first = sentences[items[0] // rows_per_sentence]
+            first = sentences[items[0] // copies]
             name = f'line {batch.line[0]}, with {len(first):,} tokens,'
             found = self._search(batch, method, max_extra_length, name)
             for row, item in enumerate(items):
-                yield DecodeResult(item // rows_per_sentence, found.tokens[row], found.scores[row])
+                tokens, scores = found.tokens[row, :n_best], found.scores[row, :n_best]
+                yield DecodeResult(item // copies, tokens, scores)
 
     def check(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
         """Raise UserError if a device has too little memory for sentences of these lengths."""
@@ -204,10 +203,10 @@ class BatchDecoder:
         self, batch: Batch, method: SearchMethod, max_extra_length: int
     ) -> tuple[Batch, dict[str, Any]]:
         """Return the batch on its devices, and the keyword arguments of `_search`."""
+        values, method = method.split()
         return Batch(**shard_whole_batch(batch._asdict(), self.mesh)), {
-            # Arrays, so that another penalty, temperature or seed compiles nothing.
-            'values': method.values(),
-            'method': method.without_values(),
+            'values': values,
+            'method': method,
             'model': self.model,
             'eos_id': self._eos_id,
             'unknown_id': self._unknown_id,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,10 @@ from transformer_jax.config.validation import check_types
 from transformer_jax.decoding import Hypotheses, beam_search, sample
 from transformer_jax.decoding.hypotheses import StepFn
 from transformer_jax.errors import UserError
-from transformer_jax.model import (
-    DecodingCache,
-    grow_cache,
-    reorder_hypotheses,
-    select_sentences,
-)
+from transformer_jax.model import DecodingCache, grow_cache, reorder_hypotheses, select_sentences
+
+# Numbers that are arguments of a compiled program, so that changing them compiles nothing.
+Values = dict[str, Any]
 
 
 class Batch(NamedTuple):
@@ -32,50 +30,6 @@ class Batch(NamedTuple):
     source: Any
     line: Any
     draw: Any
-
-
-class SearchMethod(Protocol):
-    """The interface of a search method, which is a frozen dataclass."""
-
-    @property
-    def hypotheses_per_row(self) -> int:
-        """Number of hypotheses in each row of a batch."""
-
-    def rows_per_sentence(self, n_best: int) -> int:
-        """Return how many rows of a batch `n_best` outputs of a sentence take."""
-
-    def values(self) -> dict[str, np.generic]:
-        """Return the numbers that are arguments of the program: changing them compiles nothing."""
-
-    def without_values(self) -> 'SearchMethod':
-        """Return the method for which a program is compiled: `values` have no influence on it."""
-
-    def run(
-        self,
-        step_fn: StepFn,
-        cache: DecodingCache,
-        batch: Batch,
-        limits: jax.Array,
-        values: dict[str, jax.Array],
-        *,
-        length: int,
-        eos_id: int,
-        unknown_id: int | None,
-        one_device: bool,
-    ) -> Hypotheses:
-        """Decode a batch.
-
-        Args:
-          step_fn: as for `transformer_jax.decoding.beam_search`.
-          cache: from `Transformer.start_decoding`.
-          batch: the rows.
-          limits: [B] int32, the greatest number of tokens of each output.
-          values: as `self.values()`, possibly traced.
-          length: T, the greatest of the limits.
-          eos_id: the token that ends an output.
-          unknown_id: a token that is never sampled, or None.
-          one_device: whether all rows are on one device.
-        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,28 +48,47 @@ class BeamSearch:
 
     @property
     def hypotheses_per_row(self) -> int:
-        """The beam size."""
+        """Number of hypotheses in each row of a batch."""
         return self.beam_size
 
     def rows_per_sentence(self, n_best: int) -> int:
-        """Return 1: one beam holds all outputs of a sentence."""
+        """Return the number of rows that `n_best` outputs take: one beam holds all of them."""
         del n_best
         return 1
 
-    def values(self) -> dict[str, np.generic]:
-        """Return the length penalty."""
-        return {'alpha': np.float32(self.length_penalty)}
-
-    def without_values(self) -> 'BeamSearch':
-        """Return the method with a neutral length penalty."""
-        return dataclasses.replace(self, length_penalty=0.0)
+    def split(self) -> tuple[Values, 'BeamSearch']:
+        """Return the values that are arguments of the program, and the method without them."""
+        values = {'alpha': np.float32(self.length_penalty)}
+        return values, dataclasses.replace(self, length_penalty=0.0)
 
     def run(
-        self, step_fn, cache, batch, limits, values, *, length, eos_id, unknown_id, one_device
+        self,
+        step_fn: StepFn,
+        cache: DecodingCache,
+        batch: Batch,
+        limits: jax.Array,
+        values: Values,
+        *,
+        length: int,
+        eos_id: int,
+        unknown_id: int | None,
+        one_device: bool,
     ) -> Hypotheses:
-        """Decode a batch; see `SearchMethod.run`."""
+        """Decode a batch.
+
+        Args:
+          step_fn: as for `transformer_jax.decoding.beam_search`.
+          cache: from `Transformer.start_decoding`.
+          batch: the rows.
+          limits: [B] int32, the greatest number of tokens of each output.
+          values: from `split`.
+          length: T, the greatest of the limits.
+          eos_id: the token that ends an output.
+          unknown_id: a token that is never sampled, or None.
+          one_device: whether all rows are on one device.
+        """
         del unknown_id
-        found = beam_search(
+        return beam_search(
             step_fn,
             cache,
             limits,
@@ -130,7 +103,6 @@ class BeamSearch:
             # Devices do not exchange their sentences.
             select=select_sentences if one_device else None,
         )
-        return jax.tree.map(lambda x_BK: x_BK[:, : self.n_best], found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,25 +139,22 @@ class Sampling:
 
     @property
     def hypotheses_per_row(self) -> int:
-        """1: a row is one draw."""
+        """Number of hypotheses in each row of a batch."""
         return 1
 
     def rows_per_sentence(self, n_best: int) -> int:
-        """Return n_best: each draw is a row of its own."""
+        """Return the number of rows that `n_best` outputs take: each one is a row."""
         return n_best
 
-    def values(self) -> dict[str, np.generic]:
-        """Return temperature and seed."""
-        return {'temperature': np.float32(self.temperature), 'seed': np.uint32(self.seed)}
-
-    def without_values(self) -> 'Sampling':
-        """Return the method with a neutral temperature and seed."""
-        return dataclasses.replace(self, temperature=1.0, seed=0)
+    def split(self) -> tuple[Values, 'Sampling']:
+        """Return the values that are arguments of the program, and the method without them."""
+        values = {'temperature': np.float32(self.temperature), 'seed': np.uint32(self.seed)}
+        return values, dataclasses.replace(self, temperature=1.0, seed=0)
 
     def run(
         self, step_fn, cache, batch, limits, values, *, length, eos_id, unknown_id, one_device
     ) -> Hypotheses:
-        """Decode a batch; see `SearchMethod.run`."""
+        """Decode a batch, see `BeamSearch.run`."""
         del one_device
 
         def known_step_fn(*args):
@@ -207,6 +176,9 @@ class Sampling:
             top_k=self.top_k,
             top_p=self.top_p,
         )
+
+
+SearchMethod = BeamSearch | Sampling
 
 
 def _cache_lengths(rows: int, source_length: int, longest: int) -> list[int]:
