@@ -57,12 +57,12 @@ def main() -> None:
     import jax
 
     from transformer_jax import command_line
-    from transformer_jax.model import layers
+    from transformer_jax.model import accelerators
 
     config = command_line.load_config(flags.config, overrides)
     # The package asks for the kind of device while it is traced.
     jax.default_backend = lambda: flags.accelerator
-    layers._has_cudnn_attention = lambda: flags.accelerator == 'gpu'
+    accelerators._has_cudnn_attention = lambda: flags.accelerator == 'gpu'
     for count, meshes in ((1, ['1x1x1']), (8, ['8x1x1', '2x2x2'])):
         devices = _devices(flags.accelerator, count)
         for mesh in meshes:
@@ -116,6 +116,7 @@ def _search(config, flags, devices, top_k):
     from jax.sharding import NamedSharding, PartitionSpec
 
     from transformer_jax.inference import batch_decoder
+    from transformer_jax.inference.search_methods import Batch, BeamSearch, Sampling
     from transformer_jax.model import Transformer, in_compute_dtype
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
     from transformer_jax.training.initialization import abstract_state
@@ -138,22 +139,18 @@ def _search(config, flags, devices, top_k):
     source, numbers = array(jnp.int32, flags.rows, flags.length), array(jnp.int32, flags.rows)
     start = batch_decoder._start.lower(variables, source, model=model)
     started = start.compile()
+    beam = BeamSearch(config.decode.beam_size, config.decode.length_penalty)
+    values, method = (beam if top_k is None else Sampling(top_k=top_k)).split()
     found = batch_decoder._search.lower(
         variables,
         like(start.out_info, started.output_shardings),
-        source,
-        numbers,
-        numbers,
-        array(jnp.float32),
-        array(jnp.uint32),
-        array(jnp.float32),
+        Batch(source, numbers, numbers),
+        {name: array(value.dtype) for name, value in values.items()},
         model=model,
+        method=method,
         eos_id=2,
         unknown_id=1,
-        beam_size=config.decode.beam_size,
         max_extra_length=config.decode.max_extra_length,
-        n_best=1,
-        sampling=None if top_k is None else batch_decoder.Sampling(top_k=top_k),
     )
     return [started, found.compile()]
 

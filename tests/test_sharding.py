@@ -42,7 +42,7 @@ MESHES = {
 def _logits_in_parts():
     """Of one row a device, so that there are parts on every mesh."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedder, '_positions_at_once', lambda d_model: 12)
+        patch.setattr(embedder, '_positions_per_chunk', lambda d_model: 12)
         yield
 
 

@@ -16,8 +16,9 @@ from jax.sharding import Mesh
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.inference.batch_decoder import BatchDecoder, Sampling
+from transformer_jax.inference.batch_decoder import BatchDecoder
 from transformer_jax.inference.load import load_trained
+from transformer_jax.inference.search_methods import Sampling
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.sharding import data_mesh
 

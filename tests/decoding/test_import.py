@@ -1,4 +1,4 @@
-"""Decoding is a library of its own: importing it brings in jax, and neither flax nor a model."""
+"""Decoding is a library of its own: importing it loads jax, but neither flax nor a model."""
 
 import subprocess
 import sys

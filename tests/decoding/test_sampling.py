@@ -1,4 +1,4 @@
-"""Sampling: what may be drawn, how often, and that a draw is a sentence's own affair."""
+"""Sampling: which tokens, how often, and independently of other sentences."""
 
 import functools
 
@@ -13,7 +13,7 @@ from transformer_jax.decoding.sampling import truncate
 # Dimension key: R rows (a sentence each), T length, V vocabulary.
 
 EOS = 1
-PROBS = np.array([0.1, 0.05, 0.45, 0.1, 0.3])  # of padding, the end, and three words
+PROBS = np.array([0.1, 0.05, 0.45, 0.1, 0.3])  # of padding, EOS, and three words
 
 
 def keys(seed, rows):
@@ -21,7 +21,7 @@ def keys(seed, rows):
 
 
 def always(probs):
-    """A model without memory."""
+    """Return a step with the same probabilities always."""
     logits_V = jnp.log(jnp.asarray(probs, jnp.float32))
 
     def step(tokens, position, cache):
@@ -34,7 +34,7 @@ RANDOM_LOGITS = np.random.default_rng(5).normal(size=(6, 8, 5, 5)).astype('float
 
 
 def random_step(tokens, position, sentences):
-    """Logits that depend on the position, the sentence and the token before."""
+    """Return logits that depend on the position, the sentence and the previous token."""
     return jnp.asarray(RANDOM_LOGITS)[position, sentences, tokens], sentences
 
 
@@ -51,7 +51,7 @@ def greedy_randomly(sentences):
 
 
 def frequencies(**options):
-    """Of the first token in 20,000 draws."""
+    """Return the frequencies of the first token in 20,000 draws."""
     rows = 20_000
     drawn = jax.jit(
         lambda keys: sample(
@@ -62,8 +62,8 @@ def frequencies(**options):
 
 
 @pytest.mark.parametrize('forbidden', [0.0, np.nan])
-def test_where_nothing_is_allowed_there_is_no_output(forbidden):
-    # At the limit the end has to come, and this model does not allow it.
+def test_without_an_allowed_token_there_is_no_output(forbidden):
+    # At the limit only EOS is allowed, and this model never gives it.
     model, limits = always([0.2, forbidden, 0.4, 0.4]), jnp.array([2, 3])
     for found in (
         greedy_search(model, None, limits, length=6, eos_id=EOS),
@@ -74,8 +74,8 @@ def test_where_nothing_is_allowed_there_is_no_output(forbidden):
         np.testing.assert_array_equal(found.scores, [[-np.inf], [-np.inf]])
 
 
-def test_draws_are_as_frequent_as_probable():
-    # Without padding what is left adds up to 0.9.
+def test_tokens_are_drawn_with_their_probabilities():
+    # Without padding, the probabilities add up to 0.9.
     np.testing.assert_allclose(
         frequencies(), [0, 0.05 / 0.9, 0.5, 0.1 / 0.9, 0.3 / 0.9], atol=0.015
     )
@@ -86,13 +86,13 @@ def test_temperature_one_half_squares_the_probabilities():
     np.testing.assert_allclose(frequencies(temperature=0.5), squares / squares.sum(), atol=0.015)
 
 
-def test_top_k_and_top_p_leave_the_others_in_proportion():
+def test_top_k_and_top_p_keep_the_proportions_of_the_rest():
     np.testing.assert_allclose(frequencies(top_k=2), [0, 0, 0.6, 0, 0.4], atol=0.015)
     # 0.45 of 0.9 is a half, and with 0.3 it is 0.83: the first sum to reach 0.7.
     np.testing.assert_allclose(frequencies(top_p=0.7), [0, 0, 0.6, 0, 0.4], atol=0.015)
 
 
-def test_top_p_counts_after_the_temperature():
+def test_top_p_applies_after_the_temperature():
     # Squared, 0.45 has 64 percent by itself: 0.6 is reached without a second token.
     np.testing.assert_array_equal(frequencies(top_p=0.6, temperature=0.5), [0, 0, 1, 0, 0])
 
@@ -100,7 +100,7 @@ def test_top_p_counts_after_the_temperature():
 @pytest.mark.parametrize(
     'options', [{'top_k': 1}, {'temperature': 1e-4}, {'temperature': 1e-12}, {'top_p': 1e-6}]
 )
-def test_without_freedom_sampling_is_greedy(options):
+def test_sampling_from_one_token_is_greedy(options):
     sentences = jnp.arange(8)
     drawn = sample_randomly(sentences, keys(0, 8), **options)
     expected = greedy_randomly(sentences)
@@ -109,7 +109,7 @@ def test_without_freedom_sampling_is_greedy(options):
     assert len(np.unique(np.asarray(expected.tokens), axis=0)) > 4
 
 
-def test_a_draw_does_not_depend_on_its_companions():
+def test_a_draw_does_not_depend_on_other_sentences():
     sentences, row_keys = jnp.arange(8), keys(1, 8)
     together = sample_randomly(sentences, row_keys)
     chosen = jnp.array([6, 0, 3])
@@ -118,7 +118,7 @@ def test_a_draw_does_not_depend_on_its_companions():
     np.testing.assert_allclose(apart.log_probs, together.log_probs[chosen], rtol=1e-6)
 
 
-def test_keys_decide_and_rows_and_positions_draw_apart():
+def test_keys_rows_and_positions_draw_independently():
     # One sentence in all rows.
     sentences = jnp.zeros(8, int)
     first, again, other = (sample_randomly(sentences, keys(seed, 8)) for seed in (0, 0, 1))
@@ -132,7 +132,7 @@ def test_keys_decide_and_rows_and_positions_draw_apart():
 
 
 def test_the_score_is_the_models_own_log_probability():
-    # However sharpened, the word 2 has 0.45 and the end, forced at the limit, 0.05.
+    # Whatever the temperature, word 2 has 0.45, and EOS, forced at the limit, has 0.05.
     drawn = sample(
         always(PROBS),
         None,
@@ -149,7 +149,7 @@ def test_the_score_is_the_models_own_log_probability():
     np.testing.assert_array_equal(drawn.scores, drawn.log_probs)
 
 
-def test_outputs_end_at_the_end_mark_or_the_limit_and_hold_no_padding():
+def test_outputs_end_with_eos_or_at_the_limit_and_have_no_padding():
     rows, limits = 300, np.resize([1, 2, 4], 300)
     drawn = sample(
         always([0.5, 0.2, 0.2, 0.1]),
@@ -179,7 +179,7 @@ def kept(**options):
         ({'top_k': 1}, [False, True, False, False]),
         ({'top_k': 3}, [True, True, False, True]),
         ({'top_k': 9}, [True, True, True, True]),
-        ({'top_p': 0.01}, [False, True, False, False]),  # never nothing
+        ({'top_p': 0.01}, [False, True, False, False]),  # one token always stays
         ({'top_p': 0.49}, [False, True, False, False]),
         ({'top_p': 0.51}, [False, True, False, True]),
         ({'top_p': 0.79}, [False, True, False, True]),
@@ -193,7 +193,7 @@ def test_truncate_by_hand(options, expected):
     assert kept(**options) == expected
 
 
-def test_truncate_leaves_what_stays_as_it_is_row_by_row():
+def test_truncate_keeps_the_log_probabilities_of_the_rest():
     log_probs = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.2, 0.1, 0.7]]))
     np.testing.assert_array_equal(
         truncate(log_probs, top_k=2),
@@ -212,6 +212,6 @@ def test_truncate_leaves_what_stays_as_it_is_row_by_row():
         ({'top_p': 1.5}, 'top_p=1.5 must be greater than 0 and at most 1'),
     ],
 )
-def test_errors(options, message):
+def test_options_out_of_range_are_errors(options, message):
     with pytest.raises(ValueError, match=message):
         sample(always(PROBS), None, jnp.array([2]), keys(0, 1), length=2, eos_id=EOS, **options)

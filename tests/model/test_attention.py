@@ -1,4 +1,4 @@
-"""Attention against equation 1 worked out by hand, and the promises of its masks and its cache."""
+"""Attention against equation 1 computed by hand, and the promises of its masks and its cache."""
 
 import functools
 
@@ -20,19 +20,19 @@ from transformer_jax.model import (
 
 
 def one_head(rows):
-    """[T, H] numbers as [1, T, 1, H]."""
+    """Return [T, H] numbers as [1, T, 1, H]."""
     return jnp.asarray(rows, jnp.float32)[None, :, None, :]
 
 
 def parameters(module, *inputs):
-    """Arbitrary ones, of the shapes that the module makes."""
+    """Return random parameters with the shapes of the module."""
     shapes = jax.eval_shape(module.init, jax.random.key(0), *inputs)
     rng = np.random.default_rng(9)
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), shapes)
 
 
 def numpy_attention(params, x, memory, mask):
-    """Section 3.2.2 as a loop over heads: head_n = Attention(x W_n^Q, m W_n^K, m W_n^V)."""
+    """Compute section 3.2.2 as a loop over heads: head_n = Attention(x W_n^Q, m W_n^K, m W_n^V)."""
     x, memory, params = jax.tree.map(np.asarray, (x, memory, params))
     out = np.zeros(x.shape)
     for batch in range(x.shape[0]):
@@ -67,7 +67,7 @@ def test_three_inputs_by_hand():
         (x @ matrix)[None, :, None] for matrix in (to_query * 3**0.5, to_key, to_value)
     )
     output, weights = dot_product_attention(query, key, value)
-    # Of the first input: scores 2, 4, 4.
+    # The first input has the scores 2, 4, 4.
     np.testing.assert_allclose(
         weights[0, 0, 0], [0.06337894, 0.46831053, 0.46831053], rtol=0, atol=1e-6
     )
@@ -78,14 +78,14 @@ def test_three_inputs_by_hand():
 
 @pytest.mark.parametrize('d_k, odds', [(1, 16.0), (4, 4.0), (16, 2.0)])
 def test_scores_are_divided_by_the_square_root_of_d_k(d_k, odds):
-    # Of the raw scores ln 16 and 0, division by 1, 2 and 4 leaves odds of 16, 4 and 2 to one.
+    # Dividing the raw scores ln 16 and 0 by 1, 2 and 4 gives odds of 16, 4 and 2 to one.
     query = one_head([[np.log(16.0)] + [0.0] * (d_k - 1)])
     key = one_head([[1.0] + [0.0] * (d_k - 1), [0.0] * d_k])
     _, weights = dot_product_attention(query, key, one_head([[0.0], [0.0]]))
     np.testing.assert_allclose(weights[0, 0, 0, 0] / weights[0, 0, 0, 1], odds, rtol=1e-5)
 
 
-def test_what_is_masked_has_no_weight_and_no_influence():
+def test_masked_positions_have_no_weight_and_no_influence():
     query, mask = one_head([[1.0, 2.0]]), jnp.array([True, False, True])[None, None, None]
     key = one_head([[1.0, 0.0], [9.0, 9.0], [1.0, 0.0]])
     value = one_head([[2.0], [1000.0], [4.0]])
@@ -130,7 +130,7 @@ def test_padding_mask():
     )
 
 
-def test_heads_are_what_a_loop_over_heads_gives():
+def test_all_heads_equal_a_loop_over_heads():
     x, memory = normal(0, 2, 3, 12), normal(1, 2, 5, 12)
     mask = jnp.array([[True] * 5, [True] * 2 + [False] * 3])[:, None, None]
     module = MultiHeadAttention(num_heads=3)
@@ -155,7 +155,7 @@ def test_heads_do_not_mix_before_the_output_projection():
     np.testing.assert_allclose(output, [[[2.0, 4.0, 40.0, 60.0]] * 2], atol=1e-5)
 
 
-def test_d_k_and_d_v_of_their_own():
+def test_d_k_and_d_v_may_differ():
     x = normal(0, 2, 3, 10)
     module = MultiHeadAttention(num_heads=4, key_size=3, value_size=7)
     variables = parameters(module, x)
@@ -178,14 +178,14 @@ def test_a_width_that_heads_do_not_divide_is_an_error(sizes):
         module.init(jax.random.key(0), jnp.zeros((1, 2, 10)))
 
 
-def test_initial_matrices_have_the_fan_of_the_whole_model_not_of_a_head():
+def test_initial_matrices_have_the_fan_of_the_model_not_of_a_head():
     # Xavier on [D, N·H] with D = N·H = 64: uniform up to sqrt(6 / 128) = 0.2165.
     variables = MultiHeadAttention(num_heads=8).init(jax.random.key(0), jnp.zeros((1, 1, 64)))
     for kernel in variables['params'].values():
         assert 0.21 < float(jnp.abs(kernel).max()) <= 0.2166
 
 
-def test_the_gain_is_of_queries_keys_and_values():
+def test_the_gain_scales_queries_keys_and_values():
     module = MultiHeadAttention(num_heads=8, gain=0.5)
     params = module.init(jax.random.key(0), jnp.zeros((1, 1, 64)))['params']
     largest = {name: float(jnp.abs(kernel).max()) for name, kernel in params.items()}
@@ -193,13 +193,13 @@ def test_the_gain_is_of_queries_keys_and_values():
     assert all(0.105 < value <= 0.1083 for value in largest.values())
 
 
-def test_steps_with_a_cache_are_the_full_causal_pass():
+def test_steps_with_a_cache_equal_the_full_causal_pass():
     x = normal(0, 2, 4, 6)
     module = MultiHeadAttention(num_heads=2, key_size=5, value_size=3)
     variables = parameters(module, x)
     apply = jax.jit(module.apply)
     expected, _ = apply(variables, x, mask=causal_mask(4))
-    # Room for more than is used, filled with what must never be looked at.
+    # The cache is longer than needed, and filled with numbers that no query may see.
     cache = KVCache(jnp.full((2, 2, 5, 7), 50.0), jnp.full((2, 2, 7, 3), 1e6))
     for position in range(4):
         step, cache = apply(
@@ -212,7 +212,7 @@ def test_steps_with_a_cache_are_the_full_causal_pass():
         np.testing.assert_allclose(step[:, 0], expected[:, position], atol=1e-5)
 
 
-def test_memory_may_be_given_as_the_keys_and_values_made_of_it():
+def test_memory_may_be_given_as_its_keys_and_values():
     x, memory = normal(0, 2, 3, 6), normal(1, 2, 5, 6)
     mask = padding_mask(jnp.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]))
     module = MultiHeadAttention(num_heads=2)
@@ -223,13 +223,13 @@ def test_memory_may_be_given_as_the_keys_and_values_made_of_it():
 
 
 @pytest.mark.parametrize('causal', [False, True])
-def test_a_mask_that_is_to_be_added_is_refused(causal):
+def test_an_additive_mask_is_an_error(causal):
     mask = jnp.where(causal_mask(2), 0.0, -jnp.inf)
-    with pytest.raises(ValueError, match='the mask is float32, not bool: True where'):
+    with pytest.raises(ValueError, match='the mask is float32: it must be bool, True where'):
         MultiHeadAttention(1).init(
             jax.random.key(0), jnp.zeros((1, 2, 4)), mask=mask, causal=causal
         )
-    with pytest.raises(ValueError, match='the mask is float32, not bool: True where'):
+    with pytest.raises(ValueError, match='the mask is float32: it must be bool, True where'):
         dot_product_attention(*jnp.zeros((3, 1, 2, 1, 4)), mask)
 
 
@@ -247,7 +247,7 @@ def test_a_mask_that_is_to_be_added_is_refused(causal):
         ),
     ],
 )
-def test_shapes_and_attributes_out_of_range(attributes, x, memory, message):
+def test_shapes_and_attributes_out_of_range_are_errors(attributes, x, memory, message):
     module = MultiHeadAttention(**{'num_heads': 2} | attributes)
     memory = None if memory is None else jnp.zeros(memory)
     with pytest.raises(ValueError, match=message):
@@ -264,7 +264,7 @@ def test_cache_and_position_belong_together(given):
         )
 
 
-def test_causal_is_the_causal_mask_and_goes_with_padding():
+def test_causal_is_the_causal_mask_and_combines_with_padding():
     x, mask = normal(0, 2, 3, 8), padding_mask(jnp.array([[1, 1, 1], [1, 0, 0]]))
     module = MultiHeadAttention(num_heads=2)
     variables = parameters(module, x)
@@ -273,13 +273,13 @@ def test_causal_is_the_causal_mask_and_goes_with_padding():
     np.testing.assert_array_equal(output, expected)
 
 
-def test_causal_is_not_for_a_memory():
+def test_causal_with_a_memory_is_an_error():
     x = jnp.zeros((1, 1, 4))
-    with pytest.raises(ValueError, match='causal is for self-attention without a cache'):
+    with pytest.raises(ValueError, match='causal=True is only for self-attention without a cache'):
         MultiHeadAttention(1).init(jax.random.key(0), x, x, causal=True)
 
 
-def test_weights_are_kept_only_for_those_who_ask():
+def test_weights_are_sown_only_on_request():
     x = normal(0, 2, 3, 8)
     module = MultiHeadAttention(num_heads=4)
     variables = parameters(module, x)
@@ -294,7 +294,7 @@ def test_weights_are_kept_only_for_those_who_ask():
 
 
 @pytest.mark.parametrize('backend, heads', [('cpu', 'float32'), ('gpu', 'bfloat16')])
-def test_bfloat16_is_for_the_products_only(monkeypatch, backend, heads):
+def test_bfloat16_is_used_for_products_only(monkeypatch, backend, heads):
     monkeypatch.setattr(jax, 'default_backend', lambda: backend)
     x = normal(0, 2, 9, 8)
     module = MultiHeadAttention(num_heads=2, dtype=jnp.bfloat16)
@@ -305,7 +305,7 @@ def test_bfloat16_is_for_the_products_only(monkeypatch, backend, heads):
     assert seen.key.dtype == seen.value.dtype == heads
     (weights,) = kept['intermediates']['attention_weights']
     assert weights.dtype == jnp.float32
-    # Weights rounded to bfloat16 would add up to 1 only to about 3 digits.
+    # Weights rounded to bfloat16 would add up to 1 to about 3 digits only.
     np.testing.assert_allclose(weights.sum(-1), np.ones((2, 2, 9)), atol=1e-6)
 
 
@@ -317,7 +317,7 @@ def test_bfloat16_scores_reach_the_softmax_unrounded():
     np.testing.assert_allclose(weights[0, 0, 0, 1] / weights[0, 0, 0, 0], np.e, rtol=1e-3)
 
 
-def test_dropout_falls_on_the_weights_alone():
+def test_dropout_applies_to_the_weights_only():
     x = normal(0, 1, 4, 8)
     module = MultiHeadAttention(num_heads=2, dropout_rate=0.5)
     variables = module.init(jax.random.key(0), x)
@@ -326,7 +326,7 @@ def test_dropout_falls_on_the_weights_alone():
     (dropped, _), seen = drop(deterministic=False)
     (whole, _), seen_whole = drop(deterministic=True)
     assert not np.allclose(dropped, whole)
-    # What is shown to those who ask are the weights themselves.
+    # The sown weights are those before dropout.
     np.testing.assert_array_equal(*map(jax.tree.leaves, (seen, seen_whole)))
 
 

@@ -18,20 +18,20 @@ def test_one_layer_by_hand():
     assert training_flops(config, 10, [3], [2]) == 3 * expected
 
 
-def test_sentences_add_up():
+def test_the_flops_of_sentences_add_up():
     config = ModelConfig(num_layers=2, d_model=8, d_ff=16, num_heads=2, d_k=3, d_v=5)
     both = forward_flops(config, 10, [3, 7], [2, 9])
     assert both == forward_flops(config, 10, [3], [2]) + forward_flops(config, 10, [7], [9])
 
 
-def test_base_is_about_six_times_its_parameters_a_token():
+def test_base_takes_about_six_flops_per_parameter_and_token():
     # The usual estimate, of a token that passes half of the layers.
     lengths = [25] * 1000
     flops = training_flops(ModelConfig(), 37_000, lengths, lengths)
     assert flops == pytest.approx(6 * 63_045_632 * 25_000, rel=0.02)
 
 
-def test_a_step_with_r_drop_is_two_passes():
+def test_a_step_with_r_drop_takes_two_passes():
     plain, r_drop = Config(), Config(optimizer=OptimizerConfig(r_drop=5.0))
     once = training_flops(plain.model, 100, [3], [2])
     assert step_flops(plain, 100, [3], [2]) == once

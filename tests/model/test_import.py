@@ -1,4 +1,4 @@
-"""The model is a library: importing it brings in jax and flax, and changes nothing."""
+"""The model is a library: importing it loads jax and flax, and changes no settings."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Feed-forward, residual connections and layers: where the norm, the sum and the dropout are."""
+"""Feed-forward, residual connections and layers: the order of norm, sum and dropout."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from tiny_model import normal
 
 from transformer_jax.model import DecoderLayer, EncoderLayer, FeedForward, ModelConfig
 from transformer_jax.model.layers import Residual, compute_dtype
-from transformer_jax.model.transformer import Positions
+from transformer_jax.model.positions import Positions
 
 
 def tiny(**changes):
@@ -17,14 +17,14 @@ def tiny(**changes):
 
 
 def parameters(module, *inputs):
-    """Arbitrary ones, far from the initial zeros and ones of biases and norms."""
+    """Return random parameters, far from the initial zeros and ones of biases and norms."""
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(module.init, jax.random.key(0, impl='rbg'), *inputs)
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), shapes)
 
 
 def silence_sublayers(variables):
-    """Sets to 0 what each sub-layer multiplies its output by, biases included."""
+    """Set the last kernel and bias of each sub-layer to 0."""
 
     def silence(path, leaf):
         names = [entry.key for entry in path]
@@ -52,7 +52,7 @@ def test_feed_forward_by_hand():
 
 @pytest.mark.parametrize('norm', ['post', 'pre'])
 def test_residual_by_hand(norm):
-    # LayerNorm([1, 3]) = [-1, 1]; the sub-layer is 10 times what it is given.
+    # LayerNorm([1, 3]) = [-1, 1]; the sub-layer multiplies its input by 10.
     x = jnp.array([[[1.0, 3.0]]])
     module = Residual(ModelConfig(dropout_rate=0.0, norm=norm))
     variables = {
@@ -75,7 +75,7 @@ def test_post_norm_residual_adds_in_float32():
     np.testing.assert_allclose(output[0, 0], [1.0, -1.0], atol=0.05)
 
 
-def test_dropout_falls_on_what_the_sublayer_gives_and_never_on_the_path_past_it():
+def test_dropout_applies_to_the_sublayer_and_not_to_the_residual_path():
     x = normal(0, 2, 20, 50)
     output = Residual(ModelConfig(dropout_rate=0.25, norm='pre')).apply(
         {'params': {'norm': {'scale': jnp.ones(50), 'bias': jnp.zeros(50)}}},
@@ -85,12 +85,12 @@ def test_dropout_falls_on_what_the_sublayer_gives_and_never_on_the_path_past_it(
         rngs={'dropout': jax.random.key(0, impl='rbg')},
     )
     added = np.asarray(output - x).round(3)
-    # What survives is divided by 0.75, so that the mean stays.
+    # Kept elements are divided by 0.75, so that the mean stays.
     assert set(np.unique(added)) == {0.0, 4.0}
     assert (added == 0).mean() == pytest.approx(0.25, abs=0.03)
 
 
-def test_post_norm_drops_before_it_adds_and_normalises():
+def test_post_norm_applies_dropout_before_sum_and_norm():
     output = Residual(ModelConfig(dropout_rate=0.5)).apply(
         {'params': {'norm': {'scale': jnp.ones(1000), 'bias': jnp.zeros(1000)}}},
         jnp.zeros((1, 1, 1000)),
@@ -98,11 +98,11 @@ def test_post_norm_drops_before_it_adds_and_normalises():
         deterministic=False,
         rngs={'dropout': jax.random.key(0, impl='rbg')},
     )
-    # Zeros and twos, about as many of each, are normalised to about -1 and 1: nothing is 0.
+    # Zeros and twos in about equal numbers are normalised to about -1 and 1, so nothing is 0.
     np.testing.assert_allclose(np.unique(np.asarray(output)), [-1.0, 1.0], atol=0.1)
 
 
-def test_dropout_only_in_training_and_different_each_time():
+def test_dropout_is_for_training_and_differs_each_time():
     config = tiny(dropout_rate=0.5)
     layer, x = EncoderLayer(config), normal(0, 1, 3, 16)
     variables = parameters(layer, x)
@@ -118,9 +118,9 @@ def test_dropout_only_in_training_and_different_each_time():
     np.testing.assert_allclose(jax.jit(quiet.apply)(variables, x), certain, atol=1e-6)
 
 
-def test_dropout_falls_on_the_sum_of_embedding_and_position():
+def test_dropout_applies_to_the_sum_of_embedding_and_position():
     module = Positions(ModelConfig(d_model=64, num_heads=4, dropout_rate=0.5))
-    # Position 0 adds sin 0 = 0 and cos 0 = 1 to threes; what is left of them is doubled.
+    # Position 0 adds sin 0 = 0 and cos 0 = 1 to threes; kept elements are doubled.
     x = jnp.full((200, 1, 64), 3.0)
     output = np.asarray(
         module.apply(
@@ -138,7 +138,7 @@ def test_dropout_falls_on_the_sum_of_embedding_and_position():
     np.testing.assert_array_equal(np.unique(np.asarray(certain)), [3.0, 4.0])
 
 
-def test_post_norm_layers_end_normalised():
+def test_post_norm_layers_have_normalised_outputs():
     x, memory = normal(0, 2, 3, 16) * 5 + 2, normal(1, 2, 4, 16)
     encoded, _ = jax.jit(EncoderLayer(tiny()).init_with_output)(jax.random.key(0, impl='rbg'), x)
     (decoded, _, _), _ = jax.jit(DecoderLayer(tiny()).init_with_output)(
@@ -149,7 +149,7 @@ def test_post_norm_layers_end_normalised():
         np.testing.assert_allclose(output.var(-1), np.ones((2, 3)), atol=1e-3)
 
 
-def test_pre_norm_layers_leave_a_clear_path():
+def test_pre_norm_layers_have_an_identity_path():
     x, memory = normal(0, 2, 3, 16) * 5 + 2, normal(1, 2, 4, 16)
     for layer, inputs in (
         (EncoderLayer(tiny(norm='pre')), (x,)),
@@ -209,12 +209,12 @@ def test_activations_by_hand(activation, at_1):
     assert float(output[0, 0, 0]) == pytest.approx(at_1, abs=1e-6)
 
 
-def test_an_activation_that_is_not_known_is_an_error():
+def test_an_unknown_activation_is_an_error():
     with pytest.raises(ValueError, match=r"activation='tanh' must be one of relu, "):
         FeedForward(d_ff=1, activation='tanh').init(jax.random.key(0), jnp.ones((1, 1, 1)))
 
 
-def test_dropout_of_the_inner_layer():
+def test_activation_dropout_applies_to_the_inner_layer():
     params = {
         'inner': {'kernel': jnp.ones((1, 1000)), 'bias': jnp.zeros(1000)},
         'outer': {'kernel': jnp.ones((1000, 1)) / 1000, 'bias': jnp.zeros(1)},

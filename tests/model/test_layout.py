@@ -1,4 +1,4 @@
-"""Where arrays lie on the devices, if nobody says."""
+"""The default layout, which leaves arrays where they are."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,7 @@ def test_equal_layouts_are_one_static_argument():
     assert hash(Layout()) == hash(Layout())
 
 
-def test_nothing_moves_and_there_is_one_group():
+def test_the_default_layout_moves_nothing_and_has_one_group():
     x = jnp.arange(6).reshape(3, 2)
     assert Layout()(x, 'BT') is x
     np.testing.assert_array_equal(Layout().in_groups(x), x[None])

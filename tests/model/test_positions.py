@@ -8,7 +8,7 @@ import pytest
 from transformer_jax.model import sinusoidal_positions
 
 
-def test_position_0_is_sines_of_0_and_cosines_of_0_in_turn():
+def test_position_0_alternates_sines_and_cosines_of_0():
     np.testing.assert_array_equal(
         sinusoidal_positions(jnp.array([0]), 6), [[0.0, 1.0, 0.0, 1.0, 0.0, 1.0]]
     )
@@ -42,7 +42,7 @@ def test_wavelengths_run_from_2_pi_to_10000_times_2_pi():
     assert wavelengths[-1] == pytest.approx(2 * np.pi * 10000 ** (510 / 512), rel=1e-4)
 
 
-def test_any_shape_of_positions_in_any_order():
+def test_positions_may_have_any_shape_and_order():
     positions = jnp.array([[5, 0], [2, 7]])
     encoding = sinusoidal_positions(positions, 4)
     assert encoding.shape == (2, 2, 4)
@@ -51,7 +51,7 @@ def test_any_shape_of_positions_in_any_order():
 
 
 @pytest.mark.parametrize('start', [1, 100, 20_000])
-def test_a_fixed_offset_is_a_rotation_however_far_along(start):
+def test_a_fixed_offset_is_the_same_rotation_at_every_position(start):
     # Section 3.5: PE(pos + k) is a linear function of PE(pos), so their product knows only k.
     near = sinusoidal_positions(jnp.arange(8), 16)
     far = sinusoidal_positions(start + jnp.arange(8), 16)
@@ -64,7 +64,7 @@ def test_odd_width_is_an_error():
         sinusoidal_positions(jnp.arange(3), 5)
 
 
-def test_works_on_a_traced_position():
+def test_a_position_may_be_traced():
     step = jax.jit(lambda position: sinusoidal_positions(position, 4))
     np.testing.assert_allclose(step(jnp.int32(1))[0], 0.84147098, atol=1e-6)
 

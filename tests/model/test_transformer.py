@@ -1,4 +1,4 @@
-"""The whole model: what the paper says it computes, and the promises that hold for it."""
+"""The whole model: it computes what the paper says, and keeps its promises."""
 
 import functools
 
@@ -76,7 +76,7 @@ def numpy_transformer(params, source, target):
     return x @ params['embedding'].T
 
 
-def test_the_default_is_what_a_plain_reading_of_figure_1_computes():
+def test_the_default_model_computes_figure_1():
     _, variables, logits = model()
     source, target = [3, 5, 7, 9, 1, 2], [0, 6, 2, 9, 4]
     np.testing.assert_allclose(
@@ -132,11 +132,11 @@ def test_padding_of_either_side_does_not_change_logits(changes):
 
 
 @pytest.mark.parametrize('changes', VARIANTS)
-def test_companions_and_order_do_not_change_logits(changes):
+def test_other_sentences_and_their_order_do_not_change_logits(changes):
     _, _, logits = model(**changes)
     before = logits(SOURCE, TARGET)
-    # The second sentence alone, without its padding; then in another place among others, one of
-    # which is nothing but padding.
+    # The second sentence alone, without its padding; then among others in another order, one of
+    # which is only padding.
     np.testing.assert_allclose(logits(SOURCE[1:, :3], TARGET[1:])[0], before[1], atol=1e-5)
     sources = jnp.stack([SOURCE[1], jnp.zeros(6, int), jnp.full(6, 2), SOURCE[0]])
     targets = jnp.stack([TARGET[1], jnp.zeros(5, int), jnp.full(5, 8), TARGET[0]])
@@ -161,7 +161,7 @@ def test_no_gradient_flows_from_a_sentence_to_its_padding():
 
 
 @pytest.mark.parametrize('norm', ['post', 'pre'])
-def test_a_row_of_nothing_but_padding_is_finite_with_finite_gradients(norm):
+def test_a_row_of_padding_is_finite_with_finite_gradients(norm):
     module, variables, _ = model(norm=norm)
     nothing = jnp.zeros((1, 4), jnp.int32)
 
@@ -203,7 +203,7 @@ def test_embeddings_are_scaled_by_the_square_root_of_d_model():
     )
 
 
-def test_variants_have_the_parameters_they_say():
+def test_variants_have_the_expected_parameters():
     def count(**changes):
         return parameter_count(tiny(**changes), VOCAB)
 
@@ -232,7 +232,7 @@ def test_bfloat16_gives_float32_logits_near_those_of_float32():
 
 
 @pytest.mark.parametrize('changes', VARIANTS)
-def test_kernels_in_the_dtype_of_their_products_change_no_bit(changes):
+def test_kernels_in_the_compute_dtype_change_no_bit(changes):
     module, variables, logits = model(dtype='bfloat16', attention_bias=True, **changes)
     params = in_compute_dtype(module.config, variables['params'])
     converted = {
@@ -244,18 +244,18 @@ def test_kernels_in_the_dtype_of_their_products_change_no_bit(changes):
 
 
 @pytest.mark.parametrize('changes', VARIANTS)
-def test_turned_kernels_are_those_of_the_parameters(changes):
+def test_transposed_kernels_compute_the_same(changes):
     module, variables, logits = model(**changes)
-    turned = transposed_kernels(module.config, variables['params'])
-    wrong = jax.tree.map(jnp.zeros_like, turned)
-    with_turned = jax.jit(
-        lambda turned: module.apply(variables | {'transposed_kernels': turned}, SOURCE, TARGET)
+    transposed = transposed_kernels(module.config, variables['params'])
+    wrong = jax.tree.map(jnp.zeros_like, transposed)
+    with_transposed = jax.jit(
+        lambda kernels: module.apply(variables | {'transposed_kernels': kernels}, SOURCE, TARGET)
     )
-    np.testing.assert_allclose(with_turned(turned), logits(SOURCE, TARGET), atol=1e-5)
-    assert float(jnp.abs(with_turned(wrong) - logits(SOURCE, TARGET)).max()) > 0.1
+    np.testing.assert_allclose(with_transposed(transposed), logits(SOURCE, TARGET), atol=1e-5)
+    assert float(jnp.abs(with_transposed(wrong) - logits(SOURCE, TARGET)).max()) > 0.1
 
 
-def test_turned_kernels_are_for_few_rows_in_float32():
+def test_transposed_kernels_are_used_for_few_rows_in_float32():
     module, variables, logits = model()
     many = [jnp.tile(tokens, (20, 1)) for tokens in (SOURCE, TARGET)]
     wrong = jax.tree.map(jnp.zeros_like, transposed_kernels(module.config, variables['params']))
@@ -280,7 +280,7 @@ def test_float32_has_derivatives_in_both_directions():
     assert float(forward) == pytest.approx(float(backward), rel=1e-4)
 
 
-def test_initial_logits_are_sane():
+def test_initial_logits_have_about_unit_variance():
     # Rows of variance 1/D against an output of variance 1: logits of variance about 1.
     module = Transformer(tiny(d_model=64), 500)
     # Keys of 'rbg' compile faster than the default ones.
@@ -302,7 +302,7 @@ def test_sinusoidal_positions_have_no_longest_sentence():
 
 
 @pytest.mark.parametrize('source_length, target_length', [(17, 5), (6, 17)])
-def test_more_positions_than_learned_is_an_error(source_length, target_length):
+def test_more_positions_than_the_learned_table_is_an_error(source_length, target_length):
     module = Transformer(tiny(positions='learned'), VOCAB)
     with pytest.raises(ValueError, match=r'17 positions are more than the 16 .*max_positions'):
         shapes_of(module, jnp.ones((1, source_length), int), jnp.ones((1, target_length), int))
@@ -316,7 +316,7 @@ def test_more_positions_than_learned_is_an_error(source_length, target_length):
         pytest.param((3, 6), (1, 5), 'source has 3 sentences, but target_inputs 1', id='unequal'),
     ],
 )
-def test_ids_of_other_shapes_are_an_error(source, target, message):
+def test_ids_of_wrong_shapes_are_an_error(source, target, message):
     module = Transformer(tiny(), VOCAB)
     with pytest.raises(ValueError, match=message):
         shapes_of(module, jnp.ones(source, jnp.int32), jnp.ones(target, jnp.int32))
@@ -329,7 +329,7 @@ def test_ids_that_are_no_integers_are_an_error():
 
 @pytest.mark.parametrize('token', [VOCAB, -1])
 @pytest.mark.parametrize('side', ['source', 'target'])
-def test_a_token_that_the_vocabulary_does_not_have_gives_its_sentence_no_logits(side, token):
+def test_a_token_outside_the_vocabulary_makes_its_sentence_nan(side, token):
     _, _, logits = model()
     inputs = {'source': SOURCE, 'target': TARGET}
     broken = inputs | {side: inputs[side].at[0, 0].set(token)}

@@ -106,7 +106,7 @@ def recorded():
 
 
 def our_translations(config, params):
-    """The best output of beam search for each sentence, up to the end mark."""
+    """Return the best output of beam search for each sentence, up to EOS."""
     model = Transformer(config, VOCAB_SIZE)
     rows = len(SENTENCES)
     cache = model.apply({'params': params}, SENTENCES, method='start_decoding')
@@ -128,7 +128,7 @@ def our_translations(config, params):
 
 
 def up_to_end(ids):
-    """Ids up to the end mark, which is left out."""
+    """Return ids up to EOS, without EOS."""
     ids = [int(i) for i in ids]
     return ids[: ids.index(EOS)] if EOS in ids else ids
 

@@ -43,7 +43,7 @@ def prepare(work, option=''):
 
 
 def _decoder(work, model, params):
-    # The end mark's logit is 0, with others far above: it comes at the limit and not before.
+    # EOS has logit 0 and other tokens have far more, so EOS comes at the limit and not before.
     params['embedding'] = params['embedding'].at[1].set(0.0)
     variables = {'params': params, 'transposed_kernels': transposed_kernels(work.model, params)}
     length = work.length

@@ -1,3 +1,5 @@
+"""The label-smoothed loss and the divergence, by hand and by formula."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,14 +10,14 @@ from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetr
 LOGITS = jnp.log(jnp.array([[[0.1, 0.2, 0.7], [0.25, 0.25, 0.5]]]))
 
 
-def test_without_smoothing_it_is_the_log_likelihood():
+def test_without_smoothing_the_loss_is_the_negative_log_likelihood():
     sums = label_smoothed_loss(LOGITS, jnp.array([[2, 1]]))
     assert float(sums.loss) == pytest.approx(-np.log(0.7) - np.log(0.25), abs=1e-6)
     assert float(sums.nll) == pytest.approx(float(sums.loss), abs=1e-6)
     assert int(sums.tokens) == 2
 
 
-def test_without_smoothing_tokens_may_be_ruled_out():
+def test_without_smoothing_logits_may_be_minus_infinity():
     sums = label_smoothed_loss(LOGITS.at[..., 0].set(-jnp.inf), jnp.array([[2, 1]]))
     assert float(sums.loss) == pytest.approx(-np.log(0.7 / 0.9) - np.log(0.25 / 0.75), abs=1e-6)
 
@@ -28,14 +30,14 @@ def test_smoothing_by_hand():
     assert float(sums.nll) == pytest.approx(-np.log(0.7), abs=1e-6)
 
 
-def test_padding_counts_for_nothing():
+def test_padding_adds_nothing_to_the_loss():
     padded = label_smoothed_loss(LOGITS, jnp.array([[2, 0]]), 0.1)
     alone = label_smoothed_loss(LOGITS[:, :1], jnp.array([[2]]), 0.1)
     assert [float(x) for x in padded] == pytest.approx([float(x) for x in alone])
 
 
 @pytest.mark.parametrize('target', [-1, -100, 4])
-def test_a_target_that_the_vocabulary_does_not_have_is_no_number(target):
+def test_a_target_outside_the_vocabulary_makes_the_loss_nan(target):
     targets = jnp.array([[1, target]])
     assert np.isnan(label_smoothed_loss(jnp.zeros((1, 2, 4)), targets, 0.1).loss)
 
@@ -50,7 +52,7 @@ def test_a_batch_of_padding_has_finite_gradients():
     assert float(jnp.abs(gradient).max()) == 0.0
 
 
-def test_the_gradients_are_those_of_the_formula():
+def test_the_gradients_equal_those_of_the_formula():
     logits = jax.random.normal(jax.random.key(0), (2, 3, 5))
     targets = jnp.array([[1, 4, 0], [2, 0, 0]])
 
@@ -84,7 +86,7 @@ def test_divergence_by_hand():
     assert float(symmetric_divergence(jnp.stack([p, p]), jnp.array([[1, 1]]))) == 0.0
 
 
-def test_the_gradient_of_the_divergence_is_that_of_its_formula():
+def test_the_gradient_of_the_divergence_equals_that_of_its_formula():
     logits = jax.random.normal(jax.random.key(0), (6, 4, 5))  # three sentences, two passes each
     targets = jnp.array([[1, 2, 3, 4], [1, 2, 0, 0], [0, 0, 0, 0]])
 

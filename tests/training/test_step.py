@@ -1,3 +1,5 @@
+"""One step of training: gradients, dropout, micro-batches, R-Drop, and non-finite values."""
+
 import dataclasses
 import functools
 
@@ -58,13 +60,13 @@ def test_targets_shift_right():
     assert shift_right(BATCH['target']).tolist() == [[0, 8, 9, 3], [0, 4, 1, 0]]
 
 
-def test_a_batch_seen_again_and_again_is_learned(state):
+def test_a_repeated_batch_is_learned(state):
     losses = []
     for _ in range(60):
         before = float(state.window.sums.nll)
         state = step()(state, BATCH)
         losses.append(float(state.window.sums.nll) - before)
-    # Its learning rate is so high that single steps leap: what counts is where it settles.
+    # The learning rate is so high that the loss jumps; only its last values count.
     assert max(losses[-10:]) < 0.3 * losses[0]
 
 
@@ -72,7 +74,7 @@ def test_the_same_step_gives_the_same_bytes(state):
     assert equal(step(0.3)(state, BATCH), step(0.3)(state, BATCH))
 
 
-def test_dropout_is_another_at_each_step_and_for_each_seed(state):
+def test_dropout_differs_between_steps_and_seeds(state):
     later = state.replace(step=state.step + 1)
     assert not equal(step(0.3)(state, BATCH).params, step(0.3)(later, BATCH).params)
     assert not equal(step(0.3)(state, BATCH).params, step(0.3, seed=1)(state, BATCH).params)
@@ -102,30 +104,30 @@ def test_eval_has_no_dropout_and_the_loss_of_training(state):
     assert float(sums.loss) == pytest.approx(float(step()(state, BATCH).window.sums.loss), rel=1e-5)
 
 
-def accumulating(parts, state, batch):
+def accumulating(micro_batches, state, batch):
     options = {'model': model(), 'optimizer': OPTIMIZER, 'label_smoothing': 0.1, 'seed': 0}
-    return jax.jit(functools.partial(train_step, accumulate_steps=parts, **options))(state, batch)
+    return jax.jit(functools.partial(train_step, accumulate_steps=micro_batches, **options))(
+        state, batch
+    )
 
 
-def test_accumulated_parts_make_the_step_of_the_whole_batch(state):
-    # Parts of unlike token counts: a mean of means would differ.
+def test_accumulated_micro_batches_equal_the_whole_batch(state):
+    # The micro-batches differ in tokens, so a mean of means would be wrong.
     batch = jax.tree.map(lambda x: jnp.concatenate([x, x[:1], x[:1]]), BATCH)
-    whole, parts = (accumulating(n, state, batch) for n in (1, 2))
-    assert close(whole.opt_state[0].mu, parts.opt_state[0].mu, 1e-6)
-    assert close(whole.params, parts.params, 1e-5)
-    assert int(parts.window.sums.tokens) == int(whole.window.sums.tokens)
+    whole, micro_batches = (accumulating(n, state, batch) for n in (1, 2))
+    assert close(whole.opt_state[0].mu, micro_batches.opt_state[0].mu, 1e-6)
+    assert close(whole.params, micro_batches.params, 1e-5)
+    assert int(micro_batches.window.sums.tokens) == int(whole.window.sums.tokens)
 
 
-@pytest.mark.parametrize('parts', [0, 4])
-def test_parts_that_do_not_divide_the_rows_are_an_error(state, parts):
-    with pytest.raises(ValueError, match=f'accumulate_steps={parts} does not divide'):
-        accumulating(parts, state, BATCH)
+@pytest.mark.parametrize('micro_batches', [0, 4])
+def test_micro_batches_that_do_not_divide_the_rows_are_an_error(state, micro_batches):
+    with pytest.raises(ValueError, match=f'accumulate_steps={micro_batches} does not divide'):
+        accumulating(micro_batches, state, BATCH)
 
 
-def test_an_average_that_the_state_has_no_room_for_is_an_error(state):
-    with pytest.raises(
-        ValueError, match=r'ema_decay=0\.9, but the state was made without with_ema'
-    ):
+def test_ema_decay_without_a_moving_average_is_an_error(state):
+    with pytest.raises(ValueError, match=r'ema_decay=0\.9: the state has no moving average'):
         train_step(
             state,
             BATCH,
@@ -137,7 +139,7 @@ def test_an_average_that_the_state_has_no_room_for_is_an_error(state):
         )
 
 
-def test_rematerialisation_changes_nothing_but_memory(state):
+def test_rematerialisation_changes_only_memory(state):
     remat = dataclasses.replace(model(0.3).config, remat=True)
     step_options = {'optimizer': OPTIMIZER, 'label_smoothing': 0.1, 'seed': 0}
     other = functools.partial(train_step, model=Transformer(remat, 12), **step_options)
@@ -145,7 +147,7 @@ def test_rematerialisation_changes_nothing_but_memory(state):
     assert 'remat' in str(jax.make_jaxpr(other)(state, BATCH))
 
 
-def test_a_step_that_is_not_finite_is_left_out_and_noted(state):
+def test_a_non_finite_step_is_skipped_and_counted(state):
     broken = state.replace(
         params=jax.tree.map(lambda x: x.at[(0,) * x.ndim].set(jnp.inf), state.params)
     )
@@ -157,18 +159,18 @@ def test_a_step_that_is_not_finite_is_left_out_and_noted(state):
     assert float(after.window.sums.loss) == 0.0
 
 
-def test_finite_steps_are_all_taken(state):
+def test_finite_steps_are_never_skipped(state):
     window = step()(state, BATCH).window
     assert (int(window.skipped), int(window.first_skipped)) == (0, 0)
 
 
-def test_whether_a_step_is_finite_is_looked_into_in_one_place(state):
-    # XLA had put the sum over all gradients into the update of each of them.
+def test_the_finite_check_is_one_loop_in_the_program(state):
+    # Without the loop, XLA repeats the check in the update of each parameter.
     program, arrays = step().lower(state, BATCH).compile(), len(jax.tree.leaves(state.params))
     assert program.as_text().count(' is-finite(') < arrays
 
 
-def test_what_is_asked_of_gpus_is_the_same_step(state, monkeypatch):
+def test_the_gpu_program_computes_the_same_step(state, monkeypatch):
     expected = step()(state, BATCH)
     monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
     config = dataclasses.replace(model().config, dtype='float32')
@@ -184,7 +186,7 @@ def regularised(state, batch=BATCH, dropout_rate=0.0, **options):
     return jax.jit(functools.partial(train_step, seed=0, **options))(state, batch)
 
 
-def test_two_passes_that_agree_are_one(state):
+def test_r_drop_without_dropout_equals_one_pass(state):
     once, twice = regularised(state), regularised(state, r_drop=5.0)
     assert close(once.opt_state[0].mu, twice.opt_state[0].mu, 1e-6)
     assert float(once.window.sums.loss) == pytest.approx(float(twice.window.sums.loss), rel=1e-5)

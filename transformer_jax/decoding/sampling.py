@@ -8,13 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from transformer_jax.decoding.beam_search import (
-    Hypotheses,
-    StepFn,
-    check_eos_id,
-    check_length,
-    next_log_probs,
-)
+from transformer_jax.decoding.hypotheses import Hypotheses, StepFn, check_eos_id, check_length
+from transformer_jax.decoding.next_tokens import next_log_probs
 
 
 def _one_path(
@@ -25,7 +20,7 @@ def _one_path(
     length: int,
     eos_id: int,
 ) -> Hypotheses:
-    """Extends each row by `choose(log_probs_RV, position)` until the end mark."""
+    """Extend each row by `choose(log_probs_RV, position)` until EOS."""
     check_length(length)
     max_lengths_R = jnp.minimum(jnp.asarray(max_lengths_R, jnp.int32), length)
     rows = max_lengths_R.shape[0]
@@ -60,7 +55,7 @@ def _one_path(
     _, tokens_RT, log_probs_R, lengths_R, _, _ = lax.while_loop(
         lambda state: (state[0] < length) & ~jnp.all(state[4]), step, start
     )
-    # Where the model allows nothing there is no output.
+    # If the model allows no token, there is no output.
     found_R = log_probs_R > -jnp.inf
     tokens_RT = jnp.where(found_R[:, None], tokens_RT, 0)
     lengths_R = jnp.where(found_R, lengths_R, 0)
@@ -72,38 +67,38 @@ def _one_path(
 def greedy_search(
     step_fn: StepFn, cache: Any, max_lengths: jax.Array, *, length: int, eos_id: int
 ) -> Hypotheses:
-    """Takes the likeliest token each time.
+    """Return the outputs made of the most likely token at each step.
 
     Args:
-      step_fn: as for `beam_search`, with one row a sentence.
+      step_fn: as for `beam_search`, with one row per sentence.
       cache: a pytree whose arrays have B rows.
-      max_lengths: [B] int32, most tokens of each output, the end mark included.
-      length: T; a smaller limit than `max_lengths` where it is less.
-      eos_id: the end mark, from 1 to V - 1.
+      max_lengths: [B] int32, the greatest number of tokens of each output, including EOS.
+      length: T, which limits `max_lengths`.
+      eos_id: the token that ends an output, from 1 to V - 1.
 
     Returns:
       `Hypotheses` with K = 1; the score is the log-probability.
     """
 
-    def likeliest(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
+    def argmax(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
         return jnp.argmax(log_probs_RV, axis=-1)
 
-    return _one_path(likeliest, step_fn, cache, max_lengths, length, eos_id)
+    return _one_path(argmax, step_fn, cache, max_lengths, length, eos_id)
 
 
 def truncate(log_probs: jax.Array, *, top_k: int = 0, top_p: float = 1.0) -> jax.Array:
-    """Rules out unlikely tokens.
+    """Set the log-probabilities of unlikely tokens to -inf.
 
     Args:
       log_probs: [R, V].
-      top_k: keeps the k likeliest; 0 keeps all.
+      top_k: keeps the k most likely tokens; 0 keeps all.
       top_p: keeps the fewest tokens whose probabilities add up to p; 1 keeps all.
 
     Returns:
-      [R, V], -inf for what is ruled out, not normalised again.
+      [R, V], not normalised again.
     """
     top_k = min(top_k, log_probs.shape[-1])
-    if top_p >= 1.0:  # without the sorting, which takes longer than the model does
+    if top_p >= 1.0:  # avoid the sorting, which takes longer than the model
         if not top_k:
             return log_probs
         values_RC, tokens_RC = lax.top_k(log_probs, top_k)
@@ -111,7 +106,7 @@ def truncate(log_probs: jax.Array, *, top_k: int = 0, top_p: float = 1.0) -> jax
         return jnp.put_along_axis(nothing_RV, tokens_RC, values_RC, axis=-1, inplace=False)
     order_RV = jnp.argsort(-log_probs, axis=-1)
     probs_RV = jax.nn.softmax(jnp.take_along_axis(log_probs, order_RV, axis=-1), axis=-1)
-    # A token stays if what is likelier than it adds up to less than p, so the first always does.
+    # A token stays if all more likely tokens add up to less than p, so the first always stays.
     stays_RV = jnp.cumsum(probs_RV, axis=-1) - probs_RV < top_p
     if top_k:
         stays_RV &= jnp.arange(log_probs.shape[-1])[None] < top_k
@@ -131,15 +126,15 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
 ) -> Hypotheses:
-    """Draws each token from the model's distribution, sharpened and truncated.
+    """Return outputs whose tokens are drawn from the model's distribution.
 
     Args:
-      step_fn: as for `beam_search`, with one row a sentence.
+      step_fn: as for `beam_search`, with one row per sentence.
       cache: a pytree whose arrays have B rows.
-      max_lengths: [B] int32, most tokens of each output, the end mark included.
-      keys: [B] random keys, one a sentence, so that a draw does not depend on its batch.
-      length: T; a smaller limit than `max_lengths` where it is less.
-      eos_id: the end mark, from 1 to V - 1.
+      max_lengths: [B] int32, the greatest number of tokens of each output, including EOS.
+      keys: [B] random keys, one per sentence, so that a draw does not depend on its batch.
+      length: T, which limits `max_lengths`.
+      eos_id: the token that ends an output, from 1 to V - 1.
       temperature: divides the log-probabilities, greater than 0.
       top_k: see `truncate`; applied after the temperature.
       top_p: see `truncate`; applied after the temperature.
@@ -158,7 +153,7 @@ def sample(
         raise ValueError(f'top_p={top_p} must be greater than 0 and at most 1.')
 
     def draw(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
-        # Less the best first: divided by very little, all of them would be rounded to the same.
+        # Subtract the best first: otherwise a very small temperature rounds all to the same number.
         below_best_RV = log_probs_RV - jnp.max(log_probs_RV, axis=-1, keepdims=True)
         sharpened_RV = jax.nn.log_softmax(below_best_RV / temperature, axis=-1)
         allowed_RV = truncate(sharpened_RV, top_k=top_k, top_p=top_p)

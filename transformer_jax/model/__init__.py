@@ -3,14 +3,13 @@
 Dimension key: B batch, T query or target length, S key or source length, N heads, H head size,
 D model, F feed-forward, V vocabulary, L layers.
 
-In float32 on CPUs all of JAX's derivatives are there; products of bfloat16, lookups on GPUs and
-losses have gradients in reverse only (no jax.jvp), and losses no second ones. Within jax.shard_map
-these and the searches of transformer_jax.decoding take check_vma=False.
+In float32 on CPUs, all of JAX's derivatives work. Products of bfloat16, lookups on GPUs and losses
+have reverse-mode gradients only (no jax.jvp), and losses have no second derivatives. Within
+jax.shard_map, these and the searches of transformer_jax.decoding need check_vma=False.
 """
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import (
-    KVCache,
     MultiHeadAttention,
     causal_mask,
     dot_product_attention,
@@ -18,22 +17,21 @@ from transformer_jax.model.attention import (
 )
 from transformer_jax.model.kv_cache import (
     DecodingCache,
+    KVCache,
     grow_cache,
     reorder_hypotheses,
     select_sentences,
 )
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.positions import sinusoidal_positions
-from transformer_jax.model.transformer import (
-    Decoder,
-    Encoder,
-    Transformer,
+from transformer_jax.model.parameters import (
     in_compute_dtype,
     parameter_count,
     parameter_shapes,
     transposed_kernels,
 )
+from transformer_jax.model.positions import sinusoidal_positions
+from transformer_jax.model.transformer import Decoder, Encoder, Transformer
 
 __all__ = [
     'Decoder',

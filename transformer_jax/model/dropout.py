@@ -9,18 +9,18 @@ from jax.extend.random import threefry2x32_p
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
-    """Zeroes elements at random and scales the rest, so that the mean stays.
+    """Set random elements to zero and scale the rest, so that the mean stays the same.
 
-    Drawing random bits is most of what dropout costs. Of the bits that Threefry makes,
-    `jax.random.bits` spends 64 on an element, this spends 16.
+    Drawing random bits is most of the cost of dropout. `jax.random.bits` uses 64 of Threefry's bits
+    per element, this function 16.
 
     Args:
       x: [..., C].
-      rate: share of elements to zero, at least 0 and below 1; taken to the nearest 65536th.
+      rate: share of elements set to zero, at least 0 and below 1; rounded to a multiple of 2^-16.
       key: a JAX random key.
 
     Returns:
-      [..., C], of x's dtype.
+      [..., C], in the dtype of `x`.
 
     Raises:
       ValueError: if `rate` is out of range.
@@ -32,7 +32,7 @@ def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
         return x
     shape = (*x.shape[:-1], -(-x.shape[-1] // 4))
     counts = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    key_words = jax.random.bits(key, (2,), jnp.uint32)  # whatever kind of key it is
+    key_words = jax.random.bits(key, (2,), jnp.uint32)  # for any kind of key
     words = threefry2x32_p.bind(*key_words, counts, jnp.zeros_like(counts))
     parts = [part < kept for word in words for part in (word & 0xFFFF, word >> 16)]
     keep = jnp.concatenate(parts, axis=-1)[..., : x.shape[-1]]
@@ -40,17 +40,17 @@ def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
 
 
 class Dropout(nn.Module):
-    """`dropout` with a key of the rng 'dropout'.
+    """Applies `dropout` with a key of the rng 'dropout'.
 
     Attributes:
-      rate: share of elements to zero.
+      rate: share of elements set to zero.
     """
 
     rate: float
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        """[..., C] to [..., C]; unchanged if `deterministic`."""
+        """Return `x` [..., C] after dropout; unchanged if `deterministic`."""
         if deterministic or self.rate == 0.0:
             return x
         return dropout(x, self.rate, self.make_rng('dropout'))

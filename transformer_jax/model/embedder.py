@@ -1,92 +1,193 @@
-"""The output layer: logits, and sums over those of a batch without ever having all of them."""
+"""The shared embedding matrix: token lookup, logits, and a loss that computes logits in chunks."""
 
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 
+from transformer_jax.model.accelerators import deterministic_lookup
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import chunked_sum, matmul
+from transformer_jax.model.matmul import matmul
 
 
-def logits_of(
-    layout: Layout, x: jax.Array, embedding: jax.Array, bias: jax.Array | None
-) -> jax.Array:
-    """The logits (section 3.4).
+def embedding_lookup(table: jax.Array, indices: jax.Array) -> jax.Array:
+    """Return `table[indices]`, with a gradient that is deterministic on GPUs, too.
 
     Args:
+      table: [V, D] float32.
+      indices: int32, any shape, from 0 to V - 1.
+
+    Returns:
+      [*indices.shape, D]; NaN for an index that is negative, or V or more.
+    """
+    if jax.default_backend() == 'gpu':
+        return deterministic_lookup(_rows_or_nan, table.shape[0], table, indices)
+    return _rows_or_nan(table, indices)
+
+
+def _rows_or_nan(table: jax.Array, indices: jax.Array) -> jax.Array:
+    return table.at[indices].get(mode='fill', fill_value=jnp.nan, wrap_negative_indices=False)
+
+
+class OutputWeights(NamedTuple):
+    """The parameters that turn the decoder's output into logits.
+
+    Attributes:
+      embedding: [G, V, D], a copy for each group of rows, in the dtype of the matrix product.
+      bias: [V] float32 or None.
+    """
+
+    embedding: jax.Array
+    bias: jax.Array | None
+
+
+def logits(states: jax.Array, weights: OutputWeights, layout: Layout) -> jax.Array:
+    """Return the logits (section 3.4).
+
+    Args:
+      states: [B, T, D], the decoder's output.
+      weights: from `Transformer.decoder_states`.
       layout: where arrays lie on the devices.
-      x: [B, T, D], the decoder's output.
-      embedding: [G, V, D], a copy for each group of rows, in the dtype to compute in.
-      bias: [V] or None.
 
     Returns:
       [B, T, V] float32.
     """
-    # Positions in a row (P): with batch and time apart XLA multiplies matrices a third slower.
-    x_PD = x.astype(embedding.dtype).reshape(-1, x.shape[-1])
+    embedding_GVD, bias_V = weights
+    # One row per position (P): with separate axes B and T, XLA's matrix product is slower.
+    states_PD = states.astype(embedding_GVD.dtype).reshape(-1, states.shape[-1])
     project = functools.partial(matmul, transposed=True, to_float32=True)
-    logits_GPV = jax.vmap(project)(layout.in_groups(x_PD), embedding)
-    logits_BTV = logits_GPV.reshape(*x.shape[:2], -1)
-    if bias is not None:
-        logits_BTV += bias[None, None]
+    logits_GPV = jax.vmap(project)(layout.in_groups(states_PD), embedding_GVD)
+    logits_BTV = logits_GPV.reshape(*states.shape[:2], -1)
+    if bias_V is not None:
+        logits_BTV += bias_V[None, None]
     return layout(logits_BTV, 'BTV')
 
 
 def chunked_loss(
-    summand: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
-    layout: Layout,
-    x: jax.Array,
-    weights: tuple[jax.Array, jax.Array | None],
+    states: jax.Array,
+    weights: OutputWeights,
     targets: jax.Array,
+    loss_fn: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
+    *,
+    layout: Layout,
     row_group_size: int = 1,
 ) -> tuple[jax.Array, Any]:
-    """As `summand(logits_of(layout, x, *weights), targets)`, summed over parts of the batch.
+    """Return `loss_fn(logits(states, weights, layout), targets)`, summed over chunks of the batch.
+
+    The logits take more memory than all other activations. Here only one chunk of them exists at a
+    time, because each chunk's gradient is computed together with its loss.
 
     Args:
-      summand: from [b, T, V] float32 logits and [b, T] targets of some rows to a scalar and a tree
-        of other sums, which have no gradient. It may not use traced arrays of its own.
-      layout: where arrays lie on the devices.
-      x: [B, T, D], the decoder's output.
-      weights: embedding and bias of `logits_of`.
+      states: [B, T, D], the decoder's output.
+      weights: from `Transformer.decoder_states`.
       targets: [B, T] int32.
-      row_group_size: rows side by side that belong into one part; it divides B.
+      loss_fn: a function of some rows' [b, T, V] float32 logits and [b, T] targets, which returns a
+        scalar and a tree of other sums without a gradient. It may not close over traced arrays.
+      layout: where arrays lie on the devices.
+      row_group_size: number of adjacent rows that stay in one chunk; it divides B.
 
     Returns:
-      The sums of both.
+      The sum of the scalars, and the sums of the trees.
     """
-    groups, (rows, length, d_model) = layout.row_groups, x.shape
+    groups, (rows, length, d_model) = layout.row_groups, states.shape
     units = rows // groups // row_group_size
-    parts = _parts(units, units * row_group_size * length / _positions_at_once(d_model))
+    positions = units * row_group_size * length
+    chunks = _chunk_count(units, positions / _positions_per_chunk(d_model))
 
-    def in_parts(x_B: jax.Array) -> jax.Array:
-        # Of each group's rows a part: devices go on with rows of their own. C counts the parts.
-        x_GCR = x_B.reshape(groups, parts, -1, *x_B.shape[1:])
+    def split(x_B: jax.Array) -> jax.Array:
+        # A chunk has rows of every group, so that each device works on its own rows. C: chunks.
+        x_GCR = x_B.reshape(groups, chunks, -1, *x_B.shape[1:])
         return layout(x_GCR.swapaxes(0, 1), '-G' + '-' * x_B.ndim)
 
-    def of_part(weights: tuple, x_GRTD: jax.Array, targets_GRT: jax.Array):
-        x_BTD, targets_BT = (
+    def chunk_loss(weights: OutputWeights, states_GRTD: jax.Array, targets_GRT: jax.Array):
+        states_BTD, targets_BT = (
             layout(x.reshape(-1, *x.shape[2:]), 'B' + '-' * (x.ndim - 2))
-            for x in (x_GRTD, targets_GRT)
+            for x in (states_GRTD, targets_GRT)
         )
-        return summand(logits_of(layout, x_BTD, *weights), targets_BT)
+        return loss_fn(logits(states_BTD, weights, layout), targets_BT)
 
-    return chunked_sum(of_part, weights, in_parts(x), in_parts(targets))
+    return chunked_sum(chunk_loss, weights, split(states), split(targets))
 
 
-def _positions_at_once(d_model: int) -> int:
-    """About how many positions are to have logits at once.
+def _positions_per_chunk(d_model: int) -> int:
+    """Return about how many positions have logits at the same time.
 
-    On CPUs so many that their caches hold a part's logits of 10,000 words, but enough for adding up
-    a part's gradient of the embedding, which costs as much as D positions, not to count; on
-    accelerators so many that a part keeps one busy.
+    On CPUs a chunk's logits should fit into the cache, but each chunk also adds a gradient of the
+    whole embedding, which costs as much as D positions. On accelerators a chunk has to be large
+    enough to keep the device busy.
     """
     return max(512, 2 * d_model) if jax.default_backend() == 'cpu' else 8192
 
 
-def _parts(units: int, wanted: float) -> int:
-    """What divides `units` and is nearest to `wanted`, by its ratio to it."""
-    divisors = [parts for parts in range(1, units + 1) if units % parts == 0]
-    return min(divisors, key=lambda parts: abs(math.log(parts / wanted)))
+def _chunk_count(units: int, wanted: float) -> int:
+    """Return the divisor of `units` whose ratio to `wanted` is nearest to 1."""
+    divisors = [count for count in range(1, units + 1) if units % count == 0]
+    return min(divisors, key=lambda count: abs(math.log(count / wanted)))
+
+
+def chunked_sum(
+    function: Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]],
+    weights: Any,
+    x: jax.Array,
+    constants: Any,
+) -> tuple[jax.Array, Any]:
+    """Return the sum of `function(weights, x[i], constants[i])` over i, computed one i at a time.
+
+    The gradient of each chunk is computed together with its value. JAX would instead keep the
+    residuals of all chunks until the sum is known. Therefore there is no second derivative.
+
+    Args:
+      function: takes the weights and one chunk; returns a scalar and a tree of other sums, which
+        have no gradient. It may not close over traced arrays.
+      weights: a tree of arrays; their gradients are added in float32.
+      x: [C, ...].
+      constants: a tree of arrays [C, ...]; they have no gradient.
+
+    Returns:
+      The sum of the scalars, and the sums of the trees.
+    """
+    if len(x) == 1:
+        return function(weights, x[0], jax.tree.map(lambda a: a[0], constants))
+    return _chunked_sum(function, weights, x, constants)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _chunked_sum(function, weights, x, constants):
+    def add(sums, chunk):
+        return jax.tree.map(jnp.add, sums, function(weights, *chunk)), None
+
+    return lax.scan(add, _zero_sums(function, weights, x, constants), (x, constants))[0]
+
+
+def _chunked_sum_forward(function, weights, x, constants):
+    with_gradient = jax.value_and_grad(function, argnums=(0, 1), has_aux=True)
+
+    def add(sums, chunk):
+        value, (of_weights, of_x) = with_gradient(weights, *chunk)
+        return jax.tree.map(jnp.add, sums, (value, of_weights)), of_x
+
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, jnp.float32), weights)
+    start = (_zero_sums(function, weights, x, constants), zeros)
+    (sums, of_weights), of_x = lax.scan(add, start, (x, constants))
+    like = jax.tree.map(lambda a: jnp.zeros((), a.dtype), weights)
+    return sums, (of_weights, like, of_x)
+
+
+def _chunked_sum_backward(function, residuals, gradients):
+    (of_weights, like, of_x), scale = residuals, gradients[0]
+    of_weights = jax.tree.map(lambda a, b: (scale * a).astype(b.dtype), of_weights, like)
+    return of_weights, (scale * of_x).astype(of_x.dtype), None
+
+
+_chunked_sum.defvjp(_chunked_sum_forward, _chunked_sum_backward)
+
+
+def _zero_sums(function, weights, x, constants):
+    """Return zeros with the shapes of what `function` returns for a chunk."""
+    chunk = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (x, constants))
+    shapes = jax.eval_shape(function, weights, *chunk)
+    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)

@@ -1,4 +1,4 @@
-"""The work of a model, as a formula: what a step must compute, not what a compiler makes of it."""
+"""FLOP counts of a model, from a formula and not from the compiled program."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ def forward_flops(
     source_lengths: Sequence[int],
     target_lengths: Sequence[int],
 ) -> float:
-    """FLOPs of the matrix products of one forward pass; padding is no work.
+    """Return the FLOPs of the matrix products of one forward pass, without padding.
 
     A product of [m, k] and [k, n] is 2 m k n. Per layer and token: projections 4 D N (d_k + d_v),
     feed-forward 4 D F; in the decoder, attention to the source has its queries and output per
@@ -20,15 +20,15 @@ def forward_flops(
     the future. The output is 2 D V per target token. Norms, softmax and lookups are not counted.
 
     Args:
-      config: sizes.
+      config: the model's sizes.
       vocab_size: V.
-      source_lengths: tokens of each sentence.
-      target_lengths: tokens of each sentence.
+      source_lengths: number of source tokens of each sentence pair.
+      target_lengths: number of target tokens of each sentence pair.
     """
     width, heads = config.d_model, config.num_heads
     sizes = config.key_size + config.value_size
     source, target = sum(source_lengths), sum(target_lengths)
-    projections = 2 * width * heads * 2 * sizes  # of queries, keys, values and output
+    projections = 2 * width * heads * 2 * sizes  # queries, keys, values and output
     feed_forward = 4 * width * config.d_ff
     pairs = 2 * heads * sizes
     encoder = source * (projections + feed_forward) + pairs * sum(n * n for n in source_lengths)
@@ -47,7 +47,7 @@ def training_flops(
     source_lengths: Sequence[int],
     target_lengths: Sequence[int],
 ) -> float:
-    """FLOPs of a training step: three forward passes' worth, the gradient being two.
+    """Return the FLOPs of a training step: three forward passes, because the gradient costs two.
 
     Args and formula: see `forward_flops`.
     """
@@ -57,13 +57,13 @@ def training_flops(
 def step_flops(
     config: Config, vocab_size: int, source_lengths: Sequence[int], target_lengths: Sequence[int]
 ) -> float:
-    """`training_flops` of a step as `config` asks for it: R-Drop is two passes.
+    """Return the `training_flops` of a step of this run; R-Drop takes two passes.
 
     Args:
-      config: of the run.
+      config: the config of the run.
       vocab_size: V.
-      source_lengths: tokens of each sentence.
-      target_lengths: tokens of each sentence.
+      source_lengths: number of source tokens of each sentence pair.
+      target_lengths: number of target tokens of each sentence pair.
     """
     passes = 2 if config.optimizer.r_drop else 1
     return passes * training_flops(config.model, vocab_size, source_lengths, target_lengths)

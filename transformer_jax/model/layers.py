@@ -1,7 +1,6 @@
-"""Feed-forward, residual connection with its norm, and the two kinds of layer (section 3.1)."""
+"""Feed-forward, the residual connection with its norm, and the two kinds of layer (section 3.1)."""
 
 import functools
-import logging
 from collections.abc import Callable
 
 import jax
@@ -9,58 +8,34 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
-from transformer_jax.model.attention import KVCache, MultiHeadAttention
+from transformer_jax.model.accelerators import attention_implementation
+from transformer_jax.model.attention import MultiHeadAttention
 from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.kernels import product
+from transformer_jax.model.kv_cache import KVCache
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import add_bias, relu
-
-_logger = logging.getLogger('transformer_jax')
+from transformer_jax.model.matmul import add_bias, project
 
 _ACTIVATIONS = {
-    'relu': relu,
+    'relu': nn.relu,
     'gelu': functools.partial(nn.gelu, approximate=False),
     'swish': nn.swish,
 }
 
 
 def compute_dtype(config: ModelConfig) -> jnp.dtype:
-    """The dtype of matrix products: 'auto' is bfloat16 on accelerators, float32 on the CPU."""
+    """Return the dtype of matrix products: 'auto' is bfloat16 on accelerators, float32 on CPUs."""
     if config.dtype == 'auto':
         return jnp.float32 if jax.default_backend() == 'cpu' else jnp.bfloat16
     return jnp.dtype(config.dtype)
 
 
-def attention_implementation(config: ModelConfig) -> str:
-    """Whose attention is used here: `config.attention_implementation` where the GPU has it."""
-    if config.attention_implementation == 'cudnn' and not _has_cudnn_attention():
-        _say_no_cudnn()
-        return 'xla'
-    return config.attention_implementation
-
-
-def _has_cudnn_attention() -> bool:
-    """Whether the device is one that `cudnn_attention` has kernels of bfloat16 for."""
-    device = jax.local_devices()[0]
-    is_nvidia = jax.default_backend() == 'gpu' and 'cuda' in device.client.platform_version
-    return is_nvidia and tuple(map(int, device.compute_capability.split('.'))) >= (8, 0)
-
-
-@functools.cache  # once
-def _say_no_cudnn() -> None:
-    _logger.warning(
-        "model.attention_implementation='cudnn' is for NVIDIA GPUs since Ampere (compute "
-        "capability 8.0), and there is none: attention is 'xla' here."
-    )
-
-
 def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
-    """Layer norm in float32, whatever the compute dtype."""
+    """Return a layer norm that computes in float32, whatever the compute dtype."""
     return nn.LayerNorm(epsilon=config.norm_epsilon, dtype=jnp.float32, name=name)
 
 
 def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttention:
-    """Multi-head attention of the config's sizes."""
+    """Return multi-head attention of the config's sizes."""
     return MultiHeadAttention(
         num_heads=config.num_heads,
         key_size=config.key_size,
@@ -76,11 +51,11 @@ def attention(config: ModelConfig, layout: Layout, name: str) -> MultiHeadAttent
 
 
 class Dense(nn.Module):
-    """x W + b, as flax's, but with the products and gradients of `gradients.py`.
+    """x W + b, as flax's Dense, but with the products and gradients of `matmul.py`.
 
     Attributes:
-      features: E, its outputs.
-      dtype: to compute in; parameters are float32.
+      features: E, the output width.
+      dtype: dtype of the product; parameters are float32.
     """
 
     features: int
@@ -88,12 +63,12 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """[P, C] to [P, E]."""
+        """Map [P, C] to [P, E]."""
         init = nn.initializers.xavier_uniform()
         kernel_CE = self.param('kernel', init, (x.shape[-1], self.features), jnp.float32)
         bias_E = self.param('bias', nn.initializers.zeros, (self.features,), jnp.float32)
         x_PC, kernel_CE = x.astype(self.dtype), kernel_CE.astype(self.dtype)
-        return add_bias(product(self, 'kernel', x_PC, kernel_CE), bias_E)
+        return add_bias(project(self, 'kernel', x_PC, kernel_CE), bias_E)
 
 
 class FeedForward(nn.Module):
@@ -101,9 +76,9 @@ class FeedForward(nn.Module):
 
     Attributes:
       d_ff: F, the inner width.
-      dtype: of the matrix products.
-      activation: 'relu', or 'gelu' or 'swish' in its place.
-      dropout_rate: of what the activation puts out; the paper has none.
+      dtype: dtype of the matrix products.
+      activation: 'relu' (the paper), 'gelu' or 'swish'.
+      dropout_rate: dropout after the activation; the paper has none.
       layout: where weights and the inner activations lie on the devices.
     """
 
@@ -115,7 +90,7 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
-        """[B, T, D] to [B, T, D], each position by itself.
+        """Map [B, T, D] to [B, T, D], each position separately.
 
         Args:
           x: [B, T, D].
@@ -136,7 +111,7 @@ class FeedForward(nn.Module):
 
 
 def feed_forward(config: ModelConfig, layout: Layout, name: str) -> FeedForward:
-    """Feed-forward sub-layer of the config's sizes."""
+    """Return the feed-forward sub-layer of the config's sizes."""
     return FeedForward(
         d_ff=config.d_ff,
         dtype=compute_dtype(config),
@@ -160,12 +135,12 @@ class Residual(nn.Module):
     def __call__(
         self, x: jax.Array, sublayer: Callable[[jax.Array], jax.Array], *, deterministic: bool
     ) -> jax.Array:
-        """Wraps `sublayer`, a function from [B, T, D] to [B, T, D], around `x` [B, T, D]."""
+        """Apply `sublayer`, a function from [B, T, D] to [B, T, D], to `x` [B, T, D]."""
         norm = layer_norm(self.config, 'norm')
         dropout = functools.partial(Dropout(self.config.dropout_rate), deterministic=deterministic)
         if self.config.norm == 'pre':
             return x + dropout(sublayer(norm(x))).astype(x.dtype)
-        # The sum is taken in float32: a residual stream in bfloat16 loses small updates.
+        # Add in float32, because a residual stream in bfloat16 loses small updates.
         return norm(x + dropout(sublayer(x)).astype(jnp.float32))
 
 
@@ -174,7 +149,7 @@ class EncoderLayer(nn.Module):
 
     Attributes:
       config: sizes, dropout and norm.
-      layout: where its arrays lie on the devices.
+      layout: where the layer's arrays lie on the devices.
     """
 
     config: ModelConfig
@@ -184,7 +159,7 @@ class EncoderLayer(nn.Module):
     def __call__(
         self, x: jax.Array, mask: jax.Array | None = None, *, deterministic: bool = True
     ) -> jax.Array:
-        """One layer.
+        """Apply the layer.
 
         Args:
           x: [B, S, D].
@@ -214,7 +189,7 @@ class DecoderLayer(nn.Module):
 
     Attributes:
       config: sizes, dropout and norm.
-      layout: where its arrays lie on the devices.
+      layout: where the layer's arrays lie on the devices.
     """
 
     config: ModelConfig
@@ -232,29 +207,29 @@ class DecoderLayer(nn.Module):
         cache: KVCache | None = None,
         position: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache, KVCache]:
-        """One layer.
+        """Apply the layer.
 
         Args:
           x: [B, T, D].
-          memory: [B, S, D], the encoder's output, or the `KVCache` of it from an earlier call.
-          self_mask: bool, broadcastable to [B, N, T, S of `cache`]; None, without a cache, lets a
-            position see itself and what is before it.
+          memory: [B, S, D], the encoder's output, or the `KVCache` that an earlier call made of it.
+          self_mask: bool, broadcastable to [B, N, T, S of `cache`]; None, only without a cache, is
+            the causal mask.
           memory_mask: bool, broadcastable to [B, N, T, S].
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
           cache: keys and values of self-attention so far (see MultiHeadAttention).
-          position: int32 scalar, where in `cache` those of `x` go.
+          position: int32 scalar, the first slot of `cache` that `x` takes.
 
         Returns:
-          The output, shaped as `x`, and the keys and values of self-attention and of the memory.
+          The output, shaped like `x`; the keys and values of self-attention; those of the memory.
         """
         config = self.config
         self_attention = attention(config, self.layout, 'self_attention')
         cross_attention = attention(config, self.layout, 'cross_attention')
         transform = feed_forward(config, self.layout, 'feed_forward')
-        seen = {}
+        caches = {}
 
         def attend_self(y: jax.Array) -> jax.Array:
-            y, seen['self'] = self_attention(
+            y, caches['self'] = self_attention(
                 y,
                 mask=self_mask,
                 causal=self_mask is None,
@@ -265,7 +240,9 @@ class DecoderLayer(nn.Module):
             return y
 
         def attend_memory(y: jax.Array) -> jax.Array:
-            y, seen['memory'] = cross_attention(y, memory, memory_mask, deterministic=deterministic)
+            y, caches['memory'] = cross_attention(
+                y, memory, memory_mask, deterministic=deterministic
+            )
             return y
 
         x = Residual(config, name='self_attention_residual')(
@@ -279,4 +256,4 @@ class DecoderLayer(nn.Module):
             lambda y: transform(y, deterministic=deterministic),
             deterministic=deterministic,
         )
-        return x, seen['self'], seen['memory']
+        return x, caches['self'], caches['memory']

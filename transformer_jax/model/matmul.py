@@ -1,28 +1,51 @@
-"""Operations as JAX has them, with gradients that suit GPUs and CPUs better than its own."""
+"""Matrix products, with gradients that are faster than JAX's own on CPUs and accelerators."""
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jax import lax
+
+# Names of the parameters that are used only as the right-hand side of a matrix product.
+KERNELS = ('query', 'key', 'value', 'output', 'kernel')
+
+
+def project(
+    module: nn.Module, name: str, x: jax.Array, kernel: jax.Array, *, to_float32: bool = False
+) -> jax.Array:
+    """Return `matmul(x, kernel)`, with the transposed kernel if it is faster and available.
+
+    Args:
+      module: the module that has the kernel, and perhaps its copy in 'transposed_kernels'.
+      name: the parameter's name, one of `KERNELS`.
+      x: [P, K], float32 or bfloat16.
+      kernel: [K, N], of the same dtype.
+      to_float32: the sums stay float32; otherwise they are rounded to the dtype of `x`.
+
+    Returns:
+      [P, N].
+    """
+    if has_few_rows(x) and module.has_variable('transposed_kernels', name):
+        kernel_NK = module.get_variable('transposed_kernels', name)
+        return matmul(x, kernel_NK.astype(x.dtype), transposed=True, to_float32=to_float32)
+    return matmul(x, kernel, to_float32=to_float32)
 
 
 def float32_einsum(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Products of `a` and `b` summed up in float32; those of the gradient are in their own dtype.
+    """Return the einsum with sums in float32; its gradient multiplies in the dtype of `a` and `b`.
 
-    JAX would multiply the gradient, which comes in float32, by `a` and `b` converted to that: on
-    GPUs such products take at least twice as long as those of bfloat16.
+    JAX's own gradient would convert `a` and `b` to float32, and accelerators multiply float32 at
+    half the speed of bfloat16 or less.
 
     Args:
-      subscripts: of `jnp.einsum`.
+      subscripts: as for `jnp.einsum`.
       a: any shape, float32 or bfloat16.
       b: any shape, of the same dtype.
 
     Returns:
-      What the subscripts say, float32.
+      The einsum, float32.
     """
     if a.dtype == jnp.float32:
         return jnp.einsum(subscripts, a, b)
@@ -51,10 +74,10 @@ _float32_einsum.defvjp(_float32_einsum_forward, _float32_einsum_backward)
 def matmul(
     x: jax.Array, kernel: jax.Array, *, transposed: bool = False, to_float32: bool = False
 ) -> jax.Array:
-    """`x @ kernel`; in bfloat16 on CPUs that have products of it (AMX), several times as fast.
+    """Return `x @ kernel`; in bfloat16 it uses the CPU's bfloat16 instructions (AMX), if any.
 
-    There XLA would multiply in float32, unless the product comes in float32 and no matrix, it
-    included, has to be transposed but the second.
+    On CPUs, XLA uses these instructions only for float32 output with at most the second operand
+    transposed. Otherwise it converts to float32 and is several times slower.
 
     Args:
       x: [P, K], float32 or bfloat16.
@@ -69,19 +92,19 @@ def matmul(
         product_PN = _cpu_matmul(transposed, x, kernel)
         return product_PN if to_float32 else product_PN.astype(x.dtype)
     if transposed and has_few_rows(x):
-        # The large matrix first, and the barrier lest XLA turns that around: up to twice as fast.
+        # The large matrix is faster as the first operand. Without the barrier, XLA would swap them.
         return lax.optimization_barrier(jnp.einsum('NK,PK->NP', kernel, x)).T
     subscripts = 'PK,NK->PN' if transposed else 'PK,KN->PN'
     return (float32_einsum if to_float32 else jnp.einsum)(subscripts, x, kernel)
 
 
 def prefers_transposed(dtype: jnp.dtype) -> bool:
-    """Whether few rows of `dtype` are multiplied faster by a kernel that is `transposed`."""
+    """Return whether a transposed kernel is faster for a few rows of `dtype`."""
     return dtype == jnp.float32 and jax.default_backend() == 'cpu'
 
 
 def has_few_rows(x: jax.Array) -> bool:
-    """Whether [P, K] has so few rows that `prefers_transposed` speaks of it."""
+    """Return whether the transposed kernel is faster for the rows of `x` [P, K]."""
     return 2 <= len(x) <= 64 and prefers_transposed(x.dtype)
 
 
@@ -99,35 +122,38 @@ def _cpu_matmul_forward(transposed, x, kernel):
 def _cpu_matmul_backward(transposed, inputs, gradient):
     (x_PK, kernel), gradient_PN = inputs, gradient.astype(inputs[0].dtype)
     of_x_PK = _cpu_matmul(not transposed, gradient_PN, kernel)
+    # The smaller matrix is transposed, and the product again if it comes out the other way round.
     if x_PK.size <= gradient_PN.size:
-        is_NK, of_kernel = False, _cpu_matmul(False, _turned(x_PK), gradient_PN)
+        is_NK, of_kernel = False, _cpu_matmul(False, _transpose_unfused(x_PK), gradient_PN)
     else:
-        is_NK, of_kernel = True, _cpu_matmul(False, _turned(gradient_PN), x_PK)
+        is_NK, of_kernel = True, _cpu_matmul(False, _transpose_unfused(gradient_PN), x_PK)
     of_kernel = of_kernel.astype(kernel.dtype)
-    return of_x_PK.astype(x_PK.dtype), of_kernel if is_NK == transposed else _turned(of_kernel)
+    if is_NK != transposed:
+        of_kernel = _transpose_unfused(of_kernel)
+    return of_x_PK.astype(x_PK.dtype), of_kernel
 
 
 _cpu_matmul.defvjp(_cpu_matmul_forward, _cpu_matmul_backward)
 
 
-def _turned(x_AB: jax.Array) -> jax.Array:
-    """`x_AB.T`, written so that XLA does not make it a part of the product it is for."""
+def _transpose_unfused(x_AB: jax.Array) -> jax.Array:
+    """Return `x_AB.T`, written so that XLA does not fuse the transpose into the product."""
     rows, columns = x_AB.shape
     part = math.gcd(rows, 8)
     return x_AB.reshape(-1, part, columns).transpose(2, 0, 1).reshape(columns, rows)
 
 
 def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
-    """`x + bias` in the dtype of `x`; the gradient of the bias is summed up in float32.
+    """Return `x + bias` in the dtype of `x`; the gradient of the bias is summed in float32.
 
-    JAX would round it to the dtype of `x`, and XLA sums bfloat16 slowly on CPUs.
+    JAX would round that gradient to the dtype of `x`, and XLA sums bfloat16 slowly on CPUs.
 
     Args:
       x: [..., *bias.shape], float32 or bfloat16.
       bias: float32.
 
     Returns:
-      As `x`.
+      An array like `x`.
     """
     return (_with_bias if x.dtype == jnp.float32 else _add_bias)(x, bias)
 
@@ -152,157 +178,3 @@ def _add_bias_backward(bias_axes, gradient):
 
 
 _add_bias.defvjp(_add_bias_forward, _add_bias_backward)
-
-
-@jax.custom_jvp
-def relu(x: jax.Array) -> jax.Array:
-    """max(x, 0), whose gradient looks at what comes out.
-
-    JAX's looks at what goes in: a GPU would write both, and could not leave it to the product that
-    makes `x` to put in zeros.
-
-    Args:
-      x: any shape and dtype.
-
-    Returns:
-      As `x`.
-    """
-    return jnp.maximum(x, 0)
-
-
-@relu.defjvp
-def _relu_jvp(primals, tangents):
-    y, (tangent,) = relu(*primals), tangents
-    # Not `y > 0`, from which XLA concludes that x > 0, and takes that.
-    return y, jnp.where(y != 0, tangent, 0)
-
-
-def take_rows(table: jax.Array, indices: jax.Array) -> jax.Array:
-    """`table[indices]`, whose gradient on GPUs, too, is the same to the bit each time.
-
-    JAX would add up the gradient of a row in the order in which a GPU's threads come by, take the
-    last row for all beyond it, and count from there for negative indices.
-
-    Args:
-      table: [V, D] float32.
-      indices: int32, any shape, from 0 to V - 1.
-
-    Returns:
-      [*indices.shape, D], NaN where an index is negative, or V or more.
-    """
-    if jax.default_backend() != 'gpu':
-        return _rows_at(table, indices)
-    return _take_rows(table.shape[0], table, indices)
-
-
-def _rows_at(table, indices):
-    return table.at[indices].get(mode='fill', fill_value=jnp.nan, wrap_negative_indices=False)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _take_rows(rows: int, table: jax.Array, indices: jax.Array) -> jax.Array:
-    return _rows_at(table, indices)
-
-
-def _take_rows_forward(rows, table, indices):
-    return _rows_at(table, indices), indices
-
-
-def _take_rows_backward(rows, indices, gradient):
-    return sum_rows(rows, indices.reshape(-1), gradient.reshape(indices.size, -1)), None
-
-
-_take_rows.defvjp(_take_rows_forward, _take_rows_backward)
-
-
-def sum_rows(rows: int, indices: jax.Array, values: jax.Array) -> jax.Array:
-    """Sums the values of each row, always in the same order.
-
-    Args:
-      rows: V.
-      indices: [P] int32, the row that each value belongs to.
-      values: [P, D].
-
-    Returns:
-      [V, D]; zeros for a row without values.
-    """
-    order_P = jnp.argsort(indices)  # stable
-    sorted_P = indices[order_P]
-
-    def add(left, right):
-        (left_row, left_sum), (right_row, right_sum) = left, right
-        # In sorted order, what ends in the same row is all of that row.
-        same = (left_row == right_row)[:, None]
-        return right_row, right_sum + jnp.where(same, left_sum, 0)
-
-    _, sums_PD = lax.associative_scan(add, (sorted_P, values[order_P]))
-    # The sum of a row is whole at its last value. Looked up: nothing is ever scattered.
-    wanted_V = jnp.arange(rows)
-    # As a loop it would be some sixty tiny kernels on GPUs; unrolled it is three.
-    last_V = jnp.searchsorted(sorted_P, wanted_V, side='right', method='scan_unrolled') - 1
-    there_V = (last_V >= 0) & (sorted_P[last_V] == wanted_V)
-    return jnp.where(there_V[:, None], sums_PD[last_V], 0)
-
-
-def chunked_sum(
-    function: Callable[[Any, jax.Array, Any], tuple[jax.Array, Any]],
-    weights: Any,
-    x: jax.Array,
-    constants: Any,
-) -> tuple[jax.Array, Any]:
-    """Sums function(weights, x[i], constants[i]) over i, one after the other.
-
-    The gradient of a part is worked out along with it: JAX would keep what that takes of all parts,
-    until it knows their sum. So there is no second derivative.
-
-    Args:
-      function: from these to a scalar and a tree of other sums, which have no gradient. It may not
-        use traced arrays of its own.
-      weights: a tree of arrays; their gradients are added up in float32.
-      x: [C, ...].
-      constants: a tree of arrays [C, ...]; they have no gradient.
-
-    Returns:
-      The sums of both.
-    """
-    if len(x) == 1:
-        return function(weights, x[0], jax.tree.map(lambda a: a[0], constants))
-    return _sum_of_parts(function, weights, x, constants)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _sum_of_parts(function, weights, x, constants):
-    def add(sums, part):
-        return jax.tree.map(jnp.add, sums, function(weights, *part)), None
-
-    return lax.scan(add, _no_sums(function, weights, x, constants), (x, constants))[0]
-
-
-def _sum_of_parts_forward(function, weights, x, constants):
-    with_gradient = jax.value_and_grad(function, argnums=(0, 1), has_aux=True)
-
-    def add(sums, part):
-        summand, (of_weights, of_x) = with_gradient(weights, *part)
-        return jax.tree.map(jnp.add, sums, (summand, of_weights)), of_x
-
-    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, jnp.float32), weights)
-    start = (_no_sums(function, weights, x, constants), zeros)
-    (sums, of_weights), of_x = lax.scan(add, start, (x, constants))
-    like = jax.tree.map(lambda a: jnp.zeros((), a.dtype), weights)
-    return sums, (of_weights, like, of_x)
-
-
-def _sum_of_parts_backward(function, residuals, gradients):
-    (of_weights, like, of_x), scale = residuals, gradients[0]
-    of_weights = jax.tree.map(lambda a, b: (scale * a).astype(b.dtype), of_weights, like)
-    return of_weights, (scale * of_x).astype(of_x.dtype), None
-
-
-_sum_of_parts.defvjp(_sum_of_parts_forward, _sum_of_parts_backward)
-
-
-def _no_sums(function, weights, x, constants):
-    """Zeros shaped as what `function` makes of a part."""
-    part = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), (x, constants))
-    shapes = jax.eval_shape(function, weights, *part)
-    return jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)

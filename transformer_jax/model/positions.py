@@ -2,17 +2,21 @@
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
+
+from transformer_jax.config import ModelConfig
+from transformer_jax.model.dropout import Dropout
 
 
 def sinusoidal_positions(positions: jax.Array, size: int, *, halves: bool = False) -> jax.Array:
-    """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same.
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos of the same.
 
-    Computed from the positions, not looked up, so that there is no longest sentence.
+    They are computed, not looked up, so sentences may have any length.
 
     Args:
       positions: [...] int positions, counted from 0.
       size: D, even.
-      halves: all sines, then all cosines, instead of in turn: the same columns in another order.
+      halves: all sines first, then all cosines, instead of alternating columns.
 
     Returns:
       [..., D] float32, sines in the even columns and cosines in the odd ones.
@@ -30,3 +34,41 @@ def sinusoidal_positions(positions: jax.Array, size: int, *, halves: bool = Fals
     if halves:
         return jnp.concatenate(waves, axis=-1)
     return jnp.stack(waves, axis=-1).reshape(*positions.shape, size)
+
+
+def check_positions(config: ModelConfig, length: int) -> None:
+    """Raise a ValueError if the learned table has fewer than `length` positions."""
+    if config.max_sequence_length is not None and length > config.max_sequence_length:
+        raise ValueError(
+            f'{length} positions are more than the {config.max_sequence_length} learned ones '
+            '(model.max_positions).'
+        )
+
+
+class Positions(nn.Module):
+    """Adds positions to embeddings, then applies dropout (sections 3.5 and 5.4).
+
+    Attributes:
+      config: `positions`, `max_positions` and `dropout_rate`.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array, positions: jax.Array, *, deterministic: bool) -> jax.Array:
+        """Add [T] int positions, or [1] for all, to [B, T, D] embeddings.
+
+        Raises:
+          ValueError: if there are more positions than the learned table has.
+        """
+        config = self.config
+        if config.positions != 'learned':
+            halves = config.positions == 'sinusoidal_halves'
+            encoding_TD = sinusoidal_positions(positions, config.d_model, halves=halves)
+        else:
+            check_positions(config, positions.shape[0])
+            shape = (config.max_positions, config.d_model)
+            init = nn.initializers.normal(config.d_model**-0.5)
+            encoding_TD = self.param('table', init, shape, jnp.float32)[positions]
+        x = x + encoding_TD[None]
+        return Dropout(config.dropout_rate)(x, deterministic=deterministic)

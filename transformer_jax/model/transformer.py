@@ -1,69 +1,24 @@
 """The whole Transformer (paper, figure 1)."""
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
-from transformer_jax.model.attention import KVCache, heads_dtype, padding_mask
-from transformer_jax.model.dropout import Dropout
-from transformer_jax.model.embedder import chunked_loss, logits_of
-from transformer_jax.model.kernels import KERNELS
-from transformer_jax.model.kv_cache import Caches, DecodingCache
+from transformer_jax.model.attention import heads_dtype, padding_mask
+from transformer_jax.model.embedder import OutputWeights, embedding_lookup, logits
+from transformer_jax.model.kv_cache import Caches, DecodingCache, KVCache, ancestor_mask
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import prefers_transposed, take_rows
-from transformer_jax.model.positions import sinusoidal_positions
-
-
-def check_positions(config: ModelConfig, length: int) -> None:
-    """Raises a ValueError if `length` positions are more than the learned table has."""
-    if config.max_sequence_length is not None and length > config.max_sequence_length:
-        raise ValueError(
-            f'{length} positions are more than the {config.max_sequence_length} learned ones '
-            '(model.max_positions).'
-        )
-
-
-class Positions(nn.Module):
-    """Adds positions to embeddings, then dropout (sections 3.5 and 5.4).
-
-    Attributes:
-      config: `positions`, `max_positions` and `dropout_rate`.
-    """
-
-    config: ModelConfig
-
-    @nn.compact
-    def __call__(self, x: jax.Array, positions: jax.Array, *, deterministic: bool) -> jax.Array:
-        """[B, T, D] embeddings and [T] int positions, or [1] for all, to [B, T, D].
-
-        Raises:
-          ValueError: if there are more positions than the learned table has.
-        """
-        config = self.config
-        if config.positions != 'learned':
-            halves = config.positions == 'sinusoidal_halves'
-            encoding_TD = sinusoidal_positions(positions, config.d_model, halves=halves)
-        else:
-            check_positions(config, positions.shape[0])
-            shape = (config.max_positions, config.d_model)
-            init = nn.initializers.normal(config.d_model**-0.5)
-            encoding_TD = self.param('table', init, shape, jnp.float32)[positions]
-        x = x + encoding_TD[None]
-        return Dropout(config.dropout_rate)(x, deterministic=deterministic)
+from transformer_jax.model.positions import Positions, check_positions
 
 
 class Encoder(nn.Module):
-    """N encoder layers over embedded tokens.
+    """A stack of encoder layers over embedded tokens.
 
     Attributes:
       config: the sizes.
-      layout: where its arrays lie on the devices.
+      layout: where the encoder's arrays lie on the devices.
     """
 
     config: ModelConfig
@@ -73,7 +28,7 @@ class Encoder(nn.Module):
     def __call__(
         self, x: jax.Array, mask: jax.Array | None = None, *, deterministic: bool = True
     ) -> jax.Array:
-        """[B, S, D] scaled embeddings and a [B, 1, 1, S] mask to [B, S, D]."""
+        """Encode [B, S, D] scaled embeddings with a [B, 1, 1, S] mask; return [B, S, D]."""
         x = Positions(self.config, name='positions')(
             x, jnp.arange(x.shape[1]), deterministic=deterministic
         )
@@ -81,21 +36,20 @@ class Encoder(nn.Module):
         def run(layer: EncoderLayer, x: jax.Array) -> jax.Array:
             return layer(x, mask, deterministic=deterministic)
 
-        # Not scanned over, though a step would compile sooner: on CPUs one of base would take 7 %
-        # longer, a tiny one 15 %, and 20 % with a jit around each layer.
+        # A Python loop, because `nn.scan` compiles sooner but makes each step slower on CPUs.
         for index in range(self.config.num_layers):
             layer = EncoderLayer(self.config, self.layout, name=f'layer_{index}')
             x = (nn.remat(run) if self.config.remat else run)(layer, x)
-        # With norms inside the residual branches nothing has normalised the sum at the end.
+        # With norms inside the residual branches, nothing else normalises the last sum.
         return layer_norm(self.config, 'norm')(x) if self.config.norm == 'pre' else x
 
 
 class Decoder(nn.Module):
-    """N decoder layers over embedded tokens.
+    """A stack of decoder layers over embedded tokens.
 
     Attributes:
       config: the sizes.
-      layout: where its arrays lie on the devices.
+      layout: where the decoder's arrays lie on the devices.
     """
 
     config: ModelConfig
@@ -112,28 +66,27 @@ class Decoder(nn.Module):
         cache: DecodingCache | None = None,
         position: jax.Array | None = None,
     ) -> tuple[jax.Array, Caches, Caches]:
-        """All positions at once, or with `cache` one position of K hypotheses.
+        """Decode all positions at once or, with `cache`, one position of K hypotheses.
 
         Args:
           x: [B, T, D] scaled embeddings; with `cache`, [B, K, D].
-          memory: [B, S, D], the encoder's output, or the keys and values of it per layer that an
-            earlier call returned.
+          memory: [B, S, D], the encoder's output, or its keys and values per layer that an earlier
+            call returned.
           memory_mask: [B, 1, 1, S] bool.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
-          cache: of decoding, this position marked in its `ancestors`.
+          cache: the decoding cache, in whose `ancestors` this position is already set.
           position: int32 scalar, this position, counted from 0.
 
         Returns:
-          The output, shaped as `x`; the keys and values of self-attention per layer; those of the
+          The output, shaped like `x`; the keys and values of self-attention per layer; those of the
           memory per layer.
         """
         count = x.shape[1]
         if cache is None:
-            positions, self_mask, place = jnp.arange(count), None, None
+            positions, slot, self_mask = jnp.arange(count), None, None
         else:
-            positions, place = position[None], position * count
-            seen_BKTK = cache.ancestors[..., None] == jnp.arange(count)[None, None, None]
-            self_mask = seen_BKTK.reshape(*cache.ancestors.shape[:2], -1)[:, None]
+            positions, slot = position[None], position * count
+            self_mask = ancestor_mask(cache.ancestors)
         x = Positions(self.config, name='positions')(x, positions, deterministic=deterministic)
 
         def run(layer: DecoderLayer, x, memory, cache):
@@ -144,7 +97,7 @@ class Decoder(nn.Module):
                 memory_mask,
                 deterministic=deterministic,
                 cache=cache,
-                position=place,
+                position=slot,
             )
 
         self_caches, memory_caches = [], []
@@ -166,12 +119,12 @@ class Decoder(nn.Module):
 class Transformer(nn.Module):
     """Encoder, decoder, and one matrix for both embeddings and the output (section 3.4).
 
-    Token id 0 is padding and also what the decoder starts from.
+    Token id 0 is padding, and also the first input of the decoder.
 
     Attributes:
       config: the sizes; the default is the paper's base model.
-      vocab_size: V, of the vocabulary that both languages share.
-      layout: where its arrays lie on the devices.
+      vocab_size: V, the size of the vocabulary that both languages share.
+      layout: where the model's arrays lie on the devices.
     """
 
     config: ModelConfig
@@ -179,12 +132,13 @@ class Transformer(nn.Module):
     layout: Layout = Layout()
 
     def setup(self):
-        # Times sqrt(D) on the way in this gives unit variance, and as it is sane logits going out.
+        # Embeddings are multiplied by sqrt(D), so they have unit variance; logits use the matrix as
+        # it is, so they have about unit variance, too.
         shape = (self.vocab_size, self.config.d_model)
         init = nn.initializers.normal(self.config.d_model**-0.5)
         embedding_VD = self.param('embedding', init, shape, jnp.float32)
-        # A copy for each group of rows, which is one on each device. It is used three times: so the
-        # three gradients are added on the device, and their sum alone travels, not each of them.
+        # One copy for each group of rows, so one on each device. Because all three uses share the
+        # copy, their gradients are added on the device, and only the sum travels.
         copies_GVD = jnp.broadcast_to(embedding_VD[None], (self.layout.row_groups, *shape))
         self.embedding_GVD = self.layout(copies_GVD, 'GVD')
         if self.config.output_bias:
@@ -196,10 +150,10 @@ class Transformer(nn.Module):
     def __call__(
         self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
     ) -> jax.Array:
-        """Scores every next token.
+        """Return the logits of every next token.
 
         Args:
-          source: [B, S] int32 ids, each sentence ended by its end mark, then 0.
+          source: [B, S] int32 ids, each sentence ended by EOS, then 0.
           target_inputs: [B, T] int32 ids, the target shifted right.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
@@ -207,50 +161,55 @@ class Transformer(nn.Module):
           [B, T, V] float32 logits; NaN for a sentence with an id that the vocabulary does not have.
 
         Raises:
-          ValueError: if ids are not as said, or are more than there are learned positions.
+          ValueError: as `decoder_states`.
         """
-        return self._logits(self._decoded(source, target_inputs, deterministic))
+        states_BTD, weights = self.decoder_states(
+            source, target_inputs, deterministic=deterministic
+        )
+        return logits(states_BTD, weights, self.layout)
 
-    def chunked_loss(
-        self,
-        summand: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
-        source: jax.Array,
-        target_inputs: jax.Array,
-        targets: jax.Array,
-        *,
-        row_group_size: int = 1,
-        deterministic: bool = True,
-    ) -> tuple[jax.Array, Any]:
-        """Sums over parts of the batch what `summand` makes of their logits and targets.
+    def decoder_states(
+        self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
+    ) -> tuple[jax.Array, OutputWeights]:
+        """Return the decoder's output and the weights that make logits of it.
 
-        As `summand(self(source, target_inputs), targets)`, but the logits, which take more memory
-        than all else, are there for one part at a time, and their gradient is made along with them.
+        Training takes both from one call and computes logits chunk by chunk (`chunked_loss`). The
+        embedding in `OutputWeights` is the array that embedded the tokens, so its gradients are
+        added before they travel between devices.
 
         Args:
-          summand: from [b, T, V] float32 logits and [b, T] targets of some rows to a scalar and a
-            tree of other sums, which have no gradient. It may not use traced arrays of its own.
-          source: as for a call.
-          target_inputs: as for a call.
-          targets: [B, T] int32.
-          row_group_size: rows side by side that belong into one part; it divides B.
-          deterministic: as for a call.
+          source: [B, S] int32 ids, as for a call.
+          target_inputs: [B, T] int32 ids, as for a call.
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
-          The sums of both.
+          [B, T, D], and the `OutputWeights` for `logits` or `chunked_loss`.
+
+        Raises:
+          ValueError: if the ids are not integers of these shapes, or if the sequences are longer
+            than the table of learned positions.
         """
-        x_BTD = self._decoded(source, target_inputs, deterministic)
-        weights = self._output_weights()
-        return chunked_loss(summand, self.layout, x_BTD, weights, targets, row_group_size)
+        memory = self.encode(source, deterministic=deterministic)
+        _check_ids('target_inputs', target_inputs)
+        if len(source) != len(target_inputs):
+            raise ValueError(
+                f'source has {len(source)} sentences, but target_inputs {len(target_inputs)}.'
+            )
+        x_BTD, _, _ = self.decoder(
+            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
+        )
+        return x_BTD, self._output_weights()
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
-        """[B, S] int32 ids to the encoder's output [B, S, D]."""
+        """Encode [B, S] int32 ids; return [B, S, D]."""
         _check_ids('source', source)
         return self.encoder(self._embed(source), padding_mask(source), deterministic=deterministic)
 
     def start_decoding(self, source: jax.Array) -> DecodingCache:
-        """Encodes [B, S] int32 ids for decoding one hypothesis of each sentence.
+        """Encode [B, S] int32 ids and return a cache for one hypothesis of each sentence.
 
-        `grow_cache` makes room for its tokens, `reorder_hypotheses` several of it.
+        The cache has no capacity yet: `grow_cache` adds capacity for tokens, and
+        `reorder_hypotheses` can make several hypotheses of one.
         """
         config = self.config
         batch, dtype = source.shape[0], heads_dtype(compute_dtype(config))
@@ -258,8 +217,8 @@ class Transformer(nn.Module):
             jnp.zeros((batch, config.num_heads, config.key_size, 0), dtype),
             jnp.zeros((batch, config.num_heads, 0, config.value_size), dtype),
         )
-        # A step whose output is not used, for the keys and values that each layer makes of the
-        # memory; compiled, nothing else of it remains.
+        # Run a step only for the keys and values that each layer makes of the memory. The compiler
+        # removes the rest of it.
         start, mask = self._embed(jnp.zeros((batch, 1), jnp.int32)), padding_mask(source)
         _, _, memory = self.decoder(start, self.encode(source), mask)
         ancestors = jnp.zeros((batch, 1, 0), jnp.int32)
@@ -271,27 +230,28 @@ class Transformer(nn.Module):
         position: jax.Array,
         cache: DecodingCache,
     ) -> tuple[jax.Array, DecodingCache]:
-        """Scores the token after `position`, given those up to it.
+        """Return the logits of the token after `position`.
 
         Args:
           tokens: [B·K] int32, the newest token of each hypothesis, 0 at the start.
-          position: int32 scalar, its position, counted from 0.
-          cache: of the step before, or from `start_decoding`, with room for this position.
+          position: int32 scalar, the position of that token, counted from 0.
+          cache: from the step before, or from `start_decoding`, with capacity for this position.
 
         Returns:
-          [B·K, V] float32 logits and the new cache; NaN for a position that it has no room for.
+          [B·K, V] float32 logits, and the new cache. The logits are NaN if the position is beyond
+          the cache length.
 
         Raises:
-          ValueError: if there is no room in the cache, or room for more tokens than there are
-            learned positions, or `tokens` has another shape.
+          ValueError: if the cache length is 0, or more than the table of learned positions has, or
+            `tokens` has another shape.
         """
         batch, hypotheses, length = cache.ancestors.shape
         check_positions(self.config, length)
         if length == 0:
-            raise ValueError('the cache has no room: make some by grow_cache(cache, length).')
+            raise ValueError('the cache length is 0: call grow_cache(cache, length) first.')
         if tokens.shape != (batch * hypotheses,):
             raise ValueError(
-                f'tokens has shape {tokens.shape}: it must be [{batch * hypotheses}], that of '
+                f'tokens has shape {tokens.shape}: it must be [{batch * hypotheses}], for '
                 f'{batch} sentences times {hypotheses} hypotheses.'
             )
         position = jnp.asarray(position, jnp.int32)
@@ -305,105 +265,25 @@ class Transformer(nn.Module):
             cache=cache,
             position=position,
         )
-        # JAX would have written over the last position.
+        # Beyond the cache length, JAX has written over the last position.
         x_BKD = jnp.where(position < length, x_BKD, jnp.nan)
-        logits_RV = self._logits(x_BKD).reshape(tokens.shape[0], -1)
+        logits_BKV = logits(x_BKD, self._output_weights(), self.layout)
+        logits_RV = logits_BKV.reshape(tokens.shape[0], -1)
         return logits_RV, cache._replace(self_attention=self_attention)
 
     def _embed(self, tokens_BT: jax.Array) -> jax.Array:
-        x_GRTD = jax.vmap(take_rows)(self.embedding_GVD, self.layout.in_groups(tokens_BT))
+        x_GRTD = jax.vmap(embedding_lookup)(self.embedding_GVD, self.layout.in_groups(tokens_BT))
         x_BTD = x_GRTD.reshape(*tokens_BT.shape, -1)
         return self.layout(x_BTD, 'BTD') * self.config.d_model**0.5
 
-    def _decoded(
-        self, source: jax.Array, target_inputs: jax.Array, deterministic: bool
-    ) -> jax.Array:
-        """[B, T, D], what the logits are made of."""
-        memory = self.encode(source, deterministic=deterministic)
-        _check_ids('target_inputs', target_inputs)
-        if len(source) != len(target_inputs):
-            raise ValueError(
-                f'source has {len(source)} sentences, but target_inputs {len(target_inputs)}.'
-            )
-        x_BTD, _, _ = self.decoder(
-            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
-        )
-        return x_BTD
-
-    def _output_weights(self) -> tuple[jax.Array, jax.Array | None]:
+    def _output_weights(self) -> OutputWeights:
         bias_V = self.output_bias_V if self.config.output_bias else None
-        return self.embedding_GVD.astype(compute_dtype(self.config)), bias_V
-
-    def _logits(self, x_BTD: jax.Array) -> jax.Array:
-        return logits_of(self.layout, x_BTD, *self._output_weights())
+        return OutputWeights(self.embedding_GVD.astype(compute_dtype(self.config)), bias_V)
 
 
 def _check_ids(name: str, ids: jax.Array) -> None:
     if ids.ndim != 2 or 0 in ids.shape or not jnp.issubdtype(ids.dtype, jnp.integer):
         raise ValueError(
-            f'{name} is {ids.dtype}{list(ids.shape)}: it must be [batch, length] integers, at '
-            'least one of them.'
+            f'{name} is {ids.dtype}{list(ids.shape)}: it must be [batch, length] integers, not '
+            'empty.'
         )
-
-
-def in_compute_dtype(config: ModelConfig, params: Any) -> Any:
-    """Parameters whose kernels have the dtype that they are multiplied in.
-
-    A model computes the same with them, to the bit. Without, each step of a search would convert
-    them anew on GPUs, each batch on CPUs. Embeddings, which are looked up as well, and what is
-    added stay float32.
-
-    Args:
-      config: of the model.
-      params: its parameters, nested dicts.
-    """
-    dtype = compute_dtype(config)
-
-    def convert(path: tuple, x: jax.Array) -> jax.Array:
-        return x.astype(dtype) if path[-1].key in KERNELS else x
-
-    return jax.tree_util.tree_map_with_path(convert, params)
-
-
-def transposed_kernels(config: ModelConfig, params: Any) -> Any:
-    """The kernels once more, turned: on CPUs a search of few hypotheses is faster with them.
-
-    There XLA multiplies a few rows two to three times as fast by a matrix [outputs, inputs] as by
-    one [inputs, outputs], many rows no faster. A model that is given both takes what suits it:
-
-        variables = {'params': params, 'transposed_kernels': transposed_kernels(config, params)}
-        model.apply(variables, tokens, position, cache, method='decode_step')
-
-    Args:
-      config: of the model.
-      params: its parameters, nested dicts.
-
-    Returns:
-      Nested dicts of [outputs, inputs], nothing but kernels; empty where none would be used: on
-      accelerators, and where products are of bfloat16.
-    """
-    if not prefers_transposed(compute_dtype(config)):
-        return {}
-    turned = {}
-    for name, value in params.items():
-        if isinstance(value, dict):
-            turned[name] = transposed_kernels(config, value)
-        elif name in KERNELS:
-            # [heads, size, D] of attention's output, [inputs, ...] of all others.
-            shape = (-1, value.shape[-1]) if name == 'output' else (len(value), -1)
-            turned[name] = value.reshape(shape).T
-    return turned
-
-
-@functools.cache
-def parameter_shapes(config: ModelConfig, vocab_size: int) -> Any:
-    """Return a model's parameters, without making them: a `jax.ShapeDtypeStruct` for each."""
-    tokens = jnp.zeros((1, 1), jnp.int32)
-    init = Transformer(config, vocab_size).init
-    return jax.eval_shape(init, jax.random.key(0), tokens, tokens)['params']
-
-
-@functools.cache
-def parameter_count(config: ModelConfig, vocab_size: int) -> int:
-    """Parameters of a model, counted on the model itself without making them."""
-    return sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(config, vocab_size)))

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 
 
 class LossSums(NamedTuple):
-    """Sums over target tokens; whoever wants a mean divides once, at the end.
+    """Sums over target tokens. To get a mean, divide once, at the end.
 
     Attributes:
       loss: [] float32, label-smoothed cross-entropy, in nats.
       nll: [] float32, negative log-likelihood, in nats; exp(nll / tokens) is the perplexity.
-      tokens: [] int32, target tokens, the end marks included.
+      tokens: [] int32, number of target tokens, including EOS.
     """
 
     loss: jax.Array
@@ -22,7 +22,7 @@ class LossSums(NamedTuple):
 
     @classmethod
     def zero(cls) -> 'LossSums':
-        """Nothing summed yet."""
+        """Return sums of nothing."""
         return cls(jnp.float32(0), jnp.float32(0), jnp.int32(0))
 
     def __add__(self, other: 'LossSums') -> 'LossSums':
@@ -32,17 +32,17 @@ class LossSums(NamedTuple):
 def label_smoothed_loss(
     logits: jax.Array, targets: jax.Array, label_smoothing: float = 0.0
 ) -> LossSums:
-    """Cross-entropy against (1 - eps) on the target and eps spread evenly over the vocabulary.
+    """Return the cross-entropy with 1 - eps on the target and eps spread evenly over all tokens.
 
-    Its gradient is worked out from the logits again: JAX would keep an array as large as they are.
+    The gradient is computed from the logits again, because JAX would keep an array of their size.
 
     Args:
       logits: [B, T, V].
-      targets: [B, T] int32 ids; 0 is padding and counts for nothing.
+      targets: [B, T] int32 ids; 0 is padding and adds nothing.
       label_smoothing: eps, from 0 to 1.
 
     Returns:
-      `LossSums` over all real targets; NaN if one is negative, or V or more.
+      `LossSums` over all real targets; NaN if a target is negative, or V or more.
     """
     loss_BT, nll_BT = _cross_entropies(label_smoothing, logits, targets)
     real_BT = targets != 0
@@ -57,21 +57,21 @@ def label_smoothed_loss(
 def _cross_entropies(
     label_smoothing: float, logits: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Label-smoothed cross-entropy and negative log-likelihood, [B, T] each, padding included."""
+    """Return label-smoothed cross-entropy and negative log-likelihood, [B, T] each."""
     return _cross_entropies_forward(label_smoothing, logits, targets)[0]
 
 
 def _cross_entropies_forward(label_smoothing, logits, targets):
     logits_BTV = logits.astype(jnp.float32)
     normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
-    # What the vocabulary does not have gives NaN; a negative target would count from its end.
+    # A target outside the vocabulary gives NaN; a negative index would count from the end.
     known_BT = jnp.where(targets < 0, logits.shape[-1], targets)
-    # Devices that hold a part of the vocabulary each look it up there: no logits travel.
+    # If devices hold parts of the vocabulary, each looks up its own targets: no logits travel.
     target_BT = jnp.take_along_axis(logits_BTV, known_BT[..., None], axis=-1, mode='fill')[..., 0]
     nll_BT = normalizer_BT - target_BT
     loss_BT = nll_BT
-    if label_smoothing:  # logits may be -inf without
-        # -mean over v of log p(v), without ever making the log-probabilities.
+    if label_smoothing:  # otherwise, logits may be -inf
+        # The mean over v of -log p(v), without an array of the log-probabilities.
         uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)
         loss_BT = (1.0 - label_smoothing) * nll_BT + label_smoothing * uniform_BT
     return (loss_BT, nll_BT), (logits, targets, normalizer_BT)
@@ -94,14 +94,14 @@ _cross_entropies.defvjp(_cross_entropies_forward, _cross_entropies_backward)
 
 @jax.custom_vjp
 def symmetric_divergence(logits: jax.Array, targets: jax.Array) -> jax.Array:
-    """(KL(P || Q) + KL(Q || P)) / 2, summed over real targets (Liang et al., 2021, equation 3).
+    """Return (KL(P || Q) + KL(Q || P)) / 2, summed over real targets.
 
-    Its gradient is worked out from the logits again: JAX would keep three float32 arrays as large
-    as they are.
+    This is equation 3 of Liang et al. (2021). The gradient is computed from the logits again,
+    because JAX would keep three float32 arrays of their size.
 
     Args:
       logits: [2B, T, V], all finite; rows 2i and 2i + 1 are P and Q of sentence i.
-      targets: [B, T] int32 ids; 0 is padding and counts for nothing.
+      targets: [B, T] int32 ids; 0 is padding and adds nothing.
 
     Returns:
       [] float32, in nats.
@@ -110,7 +110,7 @@ def symmetric_divergence(logits: jax.Array, targets: jax.Array) -> jax.Array:
 
 
 def _log_ratios(logits: jax.Array, normalizer_B2T: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """[B, 2, T, V] log-probabilities of each pass, and what they are above those of the other."""
+    """Return [B, 2, T, V] log-probabilities of each pass, and their excess over the other pass."""
     pairs_B2TV = logits.astype(jnp.float32).reshape(*normalizer_B2T.shape, -1)
     offset_B2T = normalizer_B2T - normalizer_B2T[:, ::-1]
     log_ratio_B2TV = pairs_B2TV - pairs_B2TV[:, ::-1] - offset_B2T[..., None]
@@ -131,7 +131,7 @@ def _divergence_backward(residuals, gradient):
     logits, targets, normalizer_B2T, kl_B2T = residuals
     log_p_B2TV, log_ratio_B2TV = _log_ratios(logits, normalizer_B2T)
     p_B2TV, q_B2TV = jnp.exp(log_p_B2TV), jnp.exp(log_p_B2TV - log_ratio_B2TV)
-    # Of P's logits, KL(P || Q) has the gradient p (log p - log q - KL) and KL(Q || P) has p - q.
+    # For P's logits, the gradient of KL(P || Q) is p (log p - log q - KL), of KL(Q || P) p - q.
     by_logits_B2TV = p_B2TV * (log_ratio_B2TV - kl_B2T[..., None] + 1.0) - q_B2TV
     real_B1T1 = (targets != 0)[:, None, :, None]
     scaled_B2TV = jnp.where(real_B1T1, by_logits_B2TV * (gradient / 2), 0.0)

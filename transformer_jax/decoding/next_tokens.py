@@ -1,0 +1,76 @@
+"""Which tokens may come next, and how likely they are: never padding, and at the limit only EOS."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_GROUP = 128  # tokens per group of `top_k_tokens`
+
+
+def next_log_probs(
+    logits_RV: jax.Array, position: jax.Array, limits_R: jax.Array, eos_id: int
+) -> jax.Array:
+    """Return log-probabilities [R, V] of the next token, -inf for tokens that may not come next."""
+    log_probs_RV = jax.nn.log_softmax(logits_RV.astype(jnp.float32), axis=-1)
+    ids_V = jnp.arange(logits_RV.shape[-1])
+    at_limit_R = position + 1 >= limits_R
+    allowed_RV = jnp.where(at_limit_R[:, None], (ids_V == eos_id)[None], (ids_V != 0)[None])
+    return jnp.where(allowed_RV, log_probs_RV, -jnp.inf)
+
+
+def top_k_tokens(logits: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """Return the highest logits of each row, as `jax.lax.top_k` does, but never padding (token 0).
+
+    It searches only the groups of tokens with the highest maxima, which takes one pass over the
+    logits; sorting takes many.
+
+    Args:
+      logits: [R, V].
+      count: C, at most V.
+
+    Returns:
+      Logits [R, C], descending, and tokens [R, C] int32; -inf if only padding is left.
+    """
+    rows, vocab_size = logits.shape
+    groups = vocab_size // _GROUP
+
+    tokens_RN = jnp.broadcast_to(jnp.arange(vocab_size, dtype=jnp.int32)[None], logits.shape)
+    logits_RN = logits
+    if groups > count:
+        even = groups * _GROUP
+        maxima_RG = jnp.max(logits[:, :even].reshape(rows, groups, _GROUP), axis=-1)
+        maxima_RG = maxima_RG.at[:, 0].set(jnp.max(logits[:, 1:_GROUP], axis=-1))
+        _, best_RC = lax.top_k(maxima_RG, count)
+        # Sorted, so that the first of equal logits wins, as in the whole row.
+        best_RC = jnp.sort(best_RC, axis=-1)
+        within_RCN = best_RC[..., None] * _GROUP + jnp.arange(_GROUP, dtype=jnp.int32)[None, None]
+        tokens_RN = jnp.concatenate([within_RCN.reshape(rows, -1), tokens_RN[:, even:]], axis=1)
+        logits_RN = jnp.take_along_axis(logits, tokens_RN, axis=1)
+    logits_RC, where_RC = lax.top_k(jnp.where(tokens_RN == 0, -jnp.inf, logits_RN), count)
+    return logits_RC, jnp.take_along_axis(tokens_RN, where_RC, axis=1)
+
+
+def next_tokens(
+    logits: jax.Array, count: int, at_limit: jax.Array, eos_id: int
+) -> tuple[jax.Array, jax.Array]:
+    """Return the most likely tokens that may come next.
+
+    Args:
+      logits: [R, V].
+      count: C, at most V.
+      at_limit: [R] bool.
+      eos_id: the token that ends an output.
+
+    Returns:
+      Log-probabilities [R, C] float32, descending, and tokens [R, C]. A log-probability is -inf if
+      no other token is allowed, or if it is not finite.
+    """
+    logits = logits.astype(jnp.float32)
+    values_RC, tokens_RC = top_k_tokens(logits, count)
+    is_first_C = (jnp.arange(count) == 0)[None]
+    eos_RC = jnp.where(is_first_C, logits[:, eos_id, None], -jnp.inf)
+    values_RC = jnp.where(at_limit[:, None], eos_RC, values_RC)
+    tokens_RC = jnp.where(at_limit[:, None], eos_id, tokens_RC)
+    log_probs_RC = values_RC - jax.nn.logsumexp(logits, axis=-1)[:, None]
+    # NaN would rank above all earlier hypotheses.
+    return jnp.where(jnp.isnan(log_probs_RC), -jnp.inf, log_probs_RC), tokens_RC

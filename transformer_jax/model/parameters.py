@@ -1,0 +1,74 @@
+"""A model's parameters: their shapes, their number, and the copies that decoding is faster with."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from transformer_jax.config import ModelConfig
+from transformer_jax.model.layers import compute_dtype
+from transformer_jax.model.matmul import KERNELS, prefers_transposed
+from transformer_jax.model.transformer import Transformer
+
+
+@functools.cache
+def parameter_shapes(config: ModelConfig, vocab_size: int) -> Any:
+    """Return a model's parameters without computing them: a `jax.ShapeDtypeStruct` for each."""
+    tokens = jnp.zeros((1, 1), jnp.int32)
+    init = Transformer(config, vocab_size).init
+    return jax.eval_shape(init, jax.random.key(0), tokens, tokens)['params']
+
+
+@functools.cache
+def parameter_count(config: ModelConfig, vocab_size: int) -> int:
+    """Return the number of parameters of a model, without computing them."""
+    return sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(config, vocab_size)))
+
+
+def in_compute_dtype(config: ModelConfig, params: Any) -> Any:
+    """Return the parameters with all kernels converted to the dtype of their products.
+
+    The model computes the same with them, to the bit. Otherwise every decoding step would convert
+    the kernels again. Embeddings, biases and norms stay float32.
+
+    Args:
+      config: the model's config.
+      params: the model's parameters, nested dicts.
+    """
+    dtype = compute_dtype(config)
+
+    def convert(path: tuple, x: jax.Array) -> jax.Array:
+        return x.astype(dtype) if path[-1].key in KERNELS else x
+
+    return jax.tree_util.tree_map_with_path(convert, params)
+
+
+def transposed_kernels(config: ModelConfig, params: Any) -> Any:
+    """Return transposed copies of the kernels; on CPUs, decoding small batches is faster with them.
+
+    XLA multiplies a few rows faster by a matrix [outputs, inputs] than by one [inputs, outputs].
+    For many rows there is no difference. A model that gets both chooses by the number of rows:
+
+        variables = {'params': params, 'transposed_kernels': transposed_kernels(config, params)}
+        model.apply(variables, tokens, position, cache, method='decode_step')
+
+    Args:
+      config: the model's config.
+      params: the model's parameters, nested dicts.
+
+    Returns:
+      Nested dicts with only the kernels, [outputs, inputs]; empty if the model would not use them,
+      on accelerators and in bfloat16.
+    """
+    if not prefers_transposed(compute_dtype(config)):
+        return {}
+    transposed = {}
+    for name, value in params.items():
+        if isinstance(value, dict):
+            transposed[name] = transposed_kernels(config, value)
+        elif name in KERNELS:
+            # Attention's output kernel is [heads, size, D], all others are [inputs, ...].
+            shape = (-1, value.shape[-1]) if name == 'output' else (len(value), -1)
+            transposed[name] = value.reshape(shape).T
+    return transposed
