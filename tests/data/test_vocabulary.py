@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 
 import pytest
 import sentencepiece
@@ -153,6 +155,29 @@ def test_sampled_pieces_give_the_same_text(vocabulary):
     drawn = vocabulary.sample(texts, 0.3, seed=1)
     assert [vocabulary.decode(ids) for ids in drawn] == texts
     assert len({tuple(ids) for ids in drawn}) > 4
+
+
+def test_the_seed_determines_the_sampled_pieces_in_every_process(vocabulary, tmp_path):
+    vocabulary.save(tmp_path / 'a.model')
+    code = (
+        'import sys; from transformer_jax.data.vocabulary import Vocabulary\n'
+        'drawn = Vocabulary.load(sys.argv[1]).sample(["the cat sleeps"] * 10, 0.3, 1)\n'
+        'print([ids.tolist() for ids in drawn])'
+    )
+    there = subprocess.run(
+        [sys.executable, '-c', code, tmp_path / 'a.model'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = [ids.tolist() for ids in vocabulary.sample(['the cat sleeps'] * 10, 0.3, 1)]
+    assert there.stdout == f'{here}\n'
+
+
+def test_a_sentencepiece_that_ignores_the_seed_is_refused(vocabulary, monkeypatch):
+    monkeypatch.setattr(sentencepiece, '__version__', '0.2.3')
+    with pytest.raises(UserError, match=r'SentencePiece 0\.2\.3 draws different segmentations in'):
+        vocabulary.sample(['the cat sleeps'], 0.3, 1)
 
 
 def test_the_seed_determines_the_sampled_pieces(vocabulary):

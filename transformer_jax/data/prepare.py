@@ -24,6 +24,7 @@ from transformer_jax.storage.cache import (
 from transformer_jax.storage.files import atomic_write, read_regular
 
 _logger = logging.getLogger('transformer_jax')
+_DRAWS = 2  # raise it when the same seed draws other segmentations: cached lengths are of the old
 _MAX_BYTE_FALLBACK_RATE = 0.05  # a higher rate suggests a vocabulary of other languages
 _SAMPLE = 1_000_000  # tokens of each side that are checked
 
@@ -150,6 +151,7 @@ def _planned_lengths(
 ) -> np.ndarray:
     """Return [2, pairs] lengths for the batch plan, cached because drawing them is slow."""
     settings = (
+        _DRAWS,
         store_name,
         config.subword_sampling,
         config.subword_sampling_sides,

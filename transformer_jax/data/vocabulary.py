@@ -177,11 +177,18 @@ class Vocabulary:
           seed: 0 to 2^32 - 1; determines the segmentations together with the texts.
 
         Raises:
-          UserError: if `texts` is a single string.
+          UserError: if `texts` is a single string, or if the installed SentencePiece ignores seeds.
         """
         import sentencepiece
 
         _check_is_list(texts)
+        version = tuple(map(int, re.findall(r'\d+', sentencepiece.__version__)[:3]))
+        if version >= (0, 2, 2):
+            raise UserError(
+                f'data.subword_sampling: SentencePiece {sentencepiece.__version__} draws different '
+                'segmentations in each process, whatever the seed, so that a run could not resume '
+                "exactly: install another version (pip install 'sentencepiece<0.2.2')."
+            )
         # Each call starts a thread, whose generator begins with the last seed that was set.
         with _SEED_LOCK:
             sentencepiece.set_random_generator_seed(seed)
