@@ -39,8 +39,8 @@ MESHES = {
 
 
 @pytest.fixture(scope='module', autouse=True)
-def _logits_in_parts():
-    """Of one row a device, so that there are parts on every mesh."""
+def _logits_in_chunks():
+    """Compute logits in chunks of one row a device, so that every mesh has several chunks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedder, '_positions_per_chunk', lambda d_model: 12)
         yield
@@ -83,7 +83,7 @@ def on_one_device():
 
 @pytest.mark.parametrize('mesh', MESHES.values(), ids=MESHES)
 def test_twenty_steps_on_a_mesh_equal_those_on_one_device(mesh, on_one_device):
-    # With dropout: its bits, too, are the same on every mesh.
+    # With dropout, whose random bits are the same on every mesh.
     found, state = losses(make_mesh(mesh))
     np.testing.assert_allclose(found, on_one_device[0], rtol=2e-4)
     for mine, theirs in zip(
@@ -108,15 +108,15 @@ def collectives(mesh):
 def test_data_parallel_moves_the_gradient_once_and_nothing_else():
     text, moved, parameters = collectives(make_mesh(MESHES['8 x 1 x 1']))
     assert set(moved) == {'all-reduce'}
-    assert parameters <= moved['all-reduce'] <= parameters + 64  # and some sums of the loss
-    # Each of the parts that the logits come in moves its sums and no more.
+    assert parameters <= moved['all-reduce'] <= parameters + 64  # plus some sums of the loss
+    # Each chunk of the logits moves its sums only.
     bodies = {block(text, name) for name in re.findall(r'body=%?([\w.-]+)', text)}
     (parts,) = (body for body in bodies if 'all-' in body)
     assert collective_bytes(parts)['all-reduce'] <= 16
 
 
 def block(text, name):
-    """The computation of this name."""
+    """Return the HLO computation of this name."""
     return re.search(rf'\n%?{re.escape(name)} .*?\n}}', text, re.DOTALL)[0]
 
 

@@ -15,7 +15,7 @@ def state(step, devices=None):
         step=jnp.int32(step),
         params={
             'a': jnp.full((64, 8), float(step)),
-            # Numbers that cannot be compressed lie on disk as they are.
+            # Random numbers cannot be compressed, so their bytes are on disk.
             'b': jax.random.normal(jax.random.key(step), (64, 64)),
         },
         ema=None,
@@ -37,7 +37,7 @@ def save(path, steps, keep=3, **bleu):
 
 
 def latest_state(manager, like):
-    """The newest state that can be read, or None; `like` gives shapes and shardings."""
+    """Return the newest readable state, or None; `like` gives shapes and shardings."""
     items = manager.restore_latest(like.items())
     return None if items is None else TrainState.from_items(items)
 
@@ -54,7 +54,7 @@ def cut(file):
 
 
 def flip(file):
-    if file.stat().st_size > 1000:  # that of the numbers
+    if file.stat().st_size > 1000:  # the file with the numbers
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 16
         file.write_bytes(bytes(content))

@@ -1,4 +1,4 @@
-"""What is saved is restored to the byte, on any devices; damage costs one checkpoint only."""
+"""A checkpoint is restored to the byte on any devices; damage costs one checkpoint only."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from transformer_jax.training.compile_counter import CompileCounter
 
 
 def laid_on(mesh, step):
-    """A state whose parameters have names and shapes that fsdp and tensor divide."""
+    """Return a state whose parameters have names and shapes that fsdp and tensor divide."""
     value = state(step)
     params = {'embedding': value.params['b'], 'inner': {'kernel': value.params['a']}}
     value = value.replace(params=params)
@@ -135,11 +135,11 @@ def test_if_all_checkpoints_are_damaged_none_is_moved(tmp_path):
 
 def test_a_killed_save_costs_that_save_only(tmp_path):
     save(tmp_path / 'c', [5])
-    # This is how orbax names what it has not finished writing.
+    # Orbax gives this name to an unfinished checkpoint.
     unfinished = tmp_path / 'c' / '7.orbax-checkpoint-tmp'
     shutil.copytree(tmp_path / 'c' / '5', unfinished)
     assert Checkpoints(tmp_path / 'c', read_only=True).steps() == [5]
-    assert unfinished.exists()  # of another process, perhaps, that is at it
+    assert unfinished.exists()  # another process may be writing it
     manager = Checkpoints(tmp_path / 'c')
     assert manager.steps() == [5]
     assert same(latest_state(manager, state(0)), state(5))

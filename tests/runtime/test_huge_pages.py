@@ -8,7 +8,7 @@ from transformer_jax.runtime import huge_pages
 
 @pytest.fixture
 def restarts(tmp_path, monkeypatch):
-    """A machine on which huge pages have to be asked for, and the restarts that there were."""
+    """The restarts on a machine where a process has to ask for huge pages."""
     policy = tmp_path / 'enabled'
     policy.write_text('always [madvise] never\n')
     monkeypatch.setattr(huge_pages, '_POLICY', policy)

@@ -1,4 +1,4 @@
-"""What memory is free, on machines made of files, and what does not fit into it."""
+"""Free memory, read from files of imitated machines, and programs that do not fit."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ from transformer_jax.runtime.memory import (
 
 @pytest.fixture
 def machine(tmp_path):
-    """Writes files of proc/ and sys/, and returns the folder that holds both."""
+    """A function that writes files of proc/ and sys/ and returns the folder that holds both."""
 
     def write(files):
         for name, text in files.items():
@@ -116,10 +116,10 @@ def test_sizes_are_formatted_in_mib_or_gib():
     assert format_bytes(3 << 29) == '1.50 GiB'
 
 
-@pytest.mark.parametrize(('room', 'fits'), [(2**19, False), (2**21, True), (None, True)])
-def test_a_program_that_needs_too_much_memory_is_refused(monkeypatch, room, fits):
+@pytest.mark.parametrize(('free', 'fits'), [(2**19, False), (2**21, True), (None, True)])
+def test_a_program_that_needs_too_much_memory_is_refused(monkeypatch, free, fits):
     program = jax.jit(lambda x: x + 1).lower(jnp.zeros((2, 2**16)))  # 0.5 MiB in, 0.5 MiB out
-    monkeypatch.setattr(memory, 'device_memory', lambda device: room)
+    monkeypatch.setattr(memory, 'device_memory', lambda device: free)
     if fits:
         check_memory(program, jax.devices()[0], 'line 3', 'split it.')
     else:

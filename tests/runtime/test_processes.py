@@ -158,7 +158,7 @@ def test_the_death_of_one_process_ends_the_other_and_sigterm_to_one_stops_both(t
         wait_for_checkpoint(both, workdir, after=0)
         both[1].kill()
         assert wait(both[:1], workdir, seconds=60)[0] not in (0, RESTART_EXIT_CODE)
-    # The job goes on, here as Slurm would begin it.
+    # The job is resumed, here as Slurm would start it.
     died = Checkpoints(workdir / 'checkpoints', read_only=True).steps()[-1]
     with two_processes(workdir, config, by_slurm) as both:
         wait_for_checkpoint(both, workdir, after=died)

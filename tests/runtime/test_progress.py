@@ -14,7 +14,7 @@ def test_a_closed_pipe_stops_neither_messages_nor_prints(monkeypatch):
         show_messages()
         logger.info('to nobody')
         bar.update(2)
-        print('to nobody', file=stderr)  # others, too, are spared from here on
+        print('to nobody', file=stderr)  # later writes of libraries must not fail either
 
 
 def test_a_full_disk_stops_no_message(monkeypatch):

@@ -1,4 +1,4 @@
-"""A signal is always answered, whatever the process is at."""
+"""A signal is answered in every phase of a process."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def test_a_signal_after_the_last_should_stop_is_pending():
 
 
 def command(code, *signals, grace=0.3):
-    """Exit code and messages of a process that answers signals, runs `code` and gets `signals`."""
+    """Return exit code and messages of a process that runs `code` and gets `signals`."""
     program = f"""
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where things that can be made again are kept."""
+"""The cache folder, and who else can write programs into it."""
 
 import errno
 import os
@@ -62,7 +62,7 @@ def test_errors_outside_the_cache_pass_through():
 
 @pytest.fixture
 def jax_cache():
-    """Called with a cache folder, it returns the folder that JAX then has; None if it has none."""
+    """A function that takes a cache folder and returns the folder that JAX then uses, or None."""
     before = jax.config.jax_compilation_cache_dir
 
     def chosen(folder):
@@ -75,7 +75,7 @@ def jax_cache():
 
 @pytest.fixture
 def no_umask():
-    """As some containers have it: what is made can be written by all, unless its maker says no."""
+    """No umask, as in some containers: others can write new files unless their mode forbids it."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -217,7 +217,7 @@ def test_a_file_that_others_may_have_written_is_not_read(tmp_path, kind):
 
 
 def group_of(name, members=()):
-    """What the system says of the user's group, if it is called that."""
+    """An entry of the group database for the user's group with this name."""
     return type('Group', (), {'gr_name': name, 'gr_gid': 77, 'gr_mem': list(members)})
 
 
