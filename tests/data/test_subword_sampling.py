@@ -52,7 +52,7 @@ def test_a_unigram_model_can_be_sampled():
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS * 4),
         model_writer=model,
-        vocab_size=29,
+        vocab_size=28,
         model_type='unigram',
         minloglevel=2,
     )

@@ -145,7 +145,7 @@ def test_the_home_of_an_unknown_user_is_refused():
     with pytest.raises(UserError) as error:
         Vocabulary.load('~no_such_user/x.model')
     assert str(error.value) == (
-        "data.vocabulary='~no_such_user/x.model' is of somebody who has no home here: "
+        "data.vocabulary='~no_such_user/x.model' names a user without a home directory: "
         'give a full path.'
     )
 
