@@ -24,6 +24,12 @@ jax.config.update('jax_num_cpu_devices', 8)
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 
 
+def pytest_collection_modifyitems(items):
+    """Put files with slow tests first, so that no worker starts a long file at the end."""
+    slow = {item.path for item in items if item.get_closest_marker('slow')}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope='session')
 def shared_folder(tmp_path_factory):
     """An empty folder that all test workers share."""

@@ -37,3 +37,9 @@ def test_a_url_is_refused_as_a_path(path):
 def test_a_path_that_is_not_utf_8_is_refused():
     with pytest.raises(UserError, match=r"^x='donn\\udce9es' is not UTF-8: rename it"):
         user_path('donn\udce9es', 'x')
+
+
+def test_a_message_keeps_the_start_and_the_end_of_a_very_long_value():
+    message = str(UserError(f'--scores={"x" * 100_000}: remove it.'))
+    assert message.startswith('--scores=xxx') and message.endswith('xxx: remove it.')
+    assert len(message) < 1000

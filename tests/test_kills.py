@@ -1,8 +1,10 @@
 """A short run of kill_runs.py."""
 
+import pytest
 from kill_runs import Killer
 
 
+@pytest.mark.slow
 def test_signals_at_random_moments_lose_and_change_nothing(tmp_path):
     killer = Killer(tmp_path, seed=0)
     killer.trainings(signals=4, steps=12)

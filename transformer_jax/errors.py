@@ -20,11 +20,19 @@ CANNOT_WRITE = (
 )
 
 
+_MAX_LENGTH = 900  # characters of a message
+
+
 class UserError(ValueError):
     """A mistake of the user, in one sentence with the field, its value and the remedy.
 
     Commands print the sentence without a trace and exit with code 2.
     """
+
+    def __str__(self) -> str:
+        """Return the sentence, without the middle of a very long value that it quotes."""
+        text = super().__str__()
+        return text if len(text) <= _MAX_LENGTH else f'{text[:500]} ... {text[-300:]}'
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

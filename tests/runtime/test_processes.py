@@ -116,6 +116,7 @@ def logged(workdir):
     }
 
 
+@pytest.mark.slow
 def test_two_processes_resume_the_run_of_one_and_one_resumes_theirs(
     tmp_path, six_steps, uninterrupted
 ):
@@ -140,6 +141,7 @@ def test_two_processes_resume_the_run_of_one_and_one_resumes_theirs(
     assert workdir.with_suffix('.out1').read_text().count('BLEU') == 0
 
 
+@pytest.mark.slow
 def test_two_processes_start_from_the_weights_of_another_run(tmp_path, six_steps):
     config = tiny(data=ONE_SHAPE, train={'steps': 3, 'init_from': str(six_steps)})
     train(config, tmp_path / 'one')
@@ -151,6 +153,7 @@ def test_two_processes_start_from_the_weights_of_another_run(tmp_path, six_steps
         assert found[key]['loss'] == pytest.approx(expected[key]['loss'], rel=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_the_death_of_one_process_ends_the_other_and_sigterm_to_one_stops_both(tmp_path):
     workdir = tmp_path / 'run'
     config = tiny(data=ONE_SHAPE, train={'steps': 100_000, 'eval_every': 99_999})
@@ -169,6 +172,7 @@ def test_the_death_of_one_process_ends_the_other_and_sigterm_to_one_stops_both(t
     assert train(tiny(data=ONE_SHAPE, train={'steps': saved + 1}), workdir)['step'] == saved + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 75)])
 def test_a_process_that_waits_for_the_others_can_be_stopped(tmp_path, number, code):
     command = [sys.executable, '-m', 'transformer_jax.main']

@@ -59,6 +59,7 @@ def test_with_all_regularisation_a_resumed_run_ends_with_the_same_bytes(tmp_path
     assert remembered(tmp_path / 'stopped') == remembered(tmp_path / 'whole')
 
 
+@pytest.mark.slow
 def test_killed_outright_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
     workdir = tmp_path / 'run'
