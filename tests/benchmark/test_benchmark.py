@@ -29,6 +29,7 @@ def config(tmp_path):
     return f'--config={path}'
 
 
+@pytest.mark.slow
 def test_every_part_is_measured_and_printed_and_written_as_json(
     config, capsys, monkeypatch, tmp_path
 ):
@@ -59,6 +60,7 @@ def test_every_part_is_measured_and_printed_and_written_as_json(
         assert 0 < found['median_seconds'] <= found['p95_seconds']
 
 
+@pytest.mark.slow
 def test_a_config_with_init_from_is_measured_and_traced_on_its_own_corpus(
     workdir, capsys, monkeypatch, tmp_path
 ):
