@@ -7,6 +7,7 @@ from tiny_run import tiny
 
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.errors import UserError
+from transformer_jax.runtime import program_cache
 from transformer_jax.sharding import make_mesh, shard_whole_batch
 from transformer_jax.training import compile
 from transformer_jax.training.compile import (
@@ -161,7 +162,8 @@ def test_a_compiler_that_runs_out_of_memory_gives_the_same_message(mesh, monkeyp
         raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes')
 
     monkeypatch.setattr(jax.stages.Lowered, 'compile', exhausted)
-    with pytest.raises(UserError, match=r'need more memory on a device of 1\.00 GiB'):
+    message = r'need more memory on a device of 1\.00 GiB'
+    with program_cache.use(None), pytest.raises(UserError, match=message):
         compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=2**30)
 
 

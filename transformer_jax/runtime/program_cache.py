@@ -225,7 +225,7 @@ def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable], Callab
             static = {name: kwargs.pop(name) for name in static_argnames if name in kwargs}
             return _current.run(jitted, args, kwargs, static)
 
-        call.lower = jitted.lower
+        call.jitted, call.lower = jitted, jitted.lower
         return call
 
     return decorate
