@@ -6,7 +6,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax.errors import UserError
-from transformer_jax.inference import batch_decoder
+from transformer_jax.training.compile_counter import CompileCounter
 from transformer_jax.translator import Sampling
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
@@ -23,10 +23,10 @@ def test_a_seed_fixes_the_samples_for_every_batch(translator):
 
 def test_another_seed_temperature_or_penalty_compiles_nothing(translator):
     translator(TEXTS[0], sampling=Sampling(seed=1)), translator(TEXTS[0], length_penalty=0.5)
-    before = batch_decoder._search.jitted._cache_size()
+    compiled = CompileCounter()
     translator(TEXTS[0], sampling=Sampling(seed=2, temperature=1.1))
     translator(TEXTS[0], length_penalty=0.7)
-    assert batch_decoder._search.jitted._cache_size() == before
+    assert compiled.new() == 0
 
 
 def test_the_unknown_token_is_never_sampled(translator):

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer_jax.runtime.program_cache import cached_jit
+
 
 class Mismatch(ValueError):
     """A checkpoint that is not what was saved. Every process finds the same mismatch."""
@@ -47,6 +49,7 @@ def _checksum(x: Any, np_or_jnp: Any) -> Any:
     return (words * weights).sum(dtype=np.uint32)
 
 
-@jax.jit  # one program: many small ones at the same time can deadlock the threads of CPU devices
+# One program: many small ones at the same time can deadlock the threads of CPU devices.
+@cached_jit(static_argnames=())
 def _checksums_on_devices(leaves: tuple[jax.Array, ...]) -> list[jax.Array]:
     return [_checksum(leaf, jnp) for leaf in leaves]
