@@ -174,6 +174,16 @@ def test_the_seed_determines_the_sampled_pieces_in_every_process(vocabulary, tmp
     assert there.stdout == f'{here}\n'
 
 
+@pytest.mark.parametrize('seed', [1, 2**32 - 1])
+def test_the_seed_determines_the_pieces_of_a_single_text(vocabulary, seed):
+    def draw(seed):
+        return vocabulary.sample(['the cat sleeps and the dog sleeps'], 0.5, seed)[0].tolist()
+
+    draw(3)
+    first = draw(seed)
+    assert [draw(seed) for _ in range(5)] == [first] * 5
+
+
 def test_a_sentencepiece_that_ignores_the_seed_is_refused(vocabulary, monkeypatch):
     monkeypatch.setattr(sentencepiece, '__version__', '0.2.3')
     with pytest.raises(UserError, match=r'SentencePiece 0\.2\.3 draws different segmentations in'):

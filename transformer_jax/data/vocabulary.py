@@ -189,11 +189,12 @@ class Vocabulary:
                 'segmentations in each process, whatever the seed, so that a run could not resume '
                 "exactly: install another version (pip install 'sentencepiece<0.2.2')."
             )
-        # Each call starts a thread, whose generator begins with the last seed that was set.
+        # For several texts a new thread starts, whose generator begins with the last seed that was
+        # set. A single text would take the generator of this thread, so a second one is added.
         with _SEED_LOCK:
-            sentencepiece.set_random_generator_seed(seed)
-            ids = self._processor.encode(
-                list(texts), enable_sampling=True, nbest_size=-1, alpha=rate, num_threads=1
+            sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # it ignores 2^32 - 1
+            *ids, _ = self._processor.encode(
+                [*texts, ''], enable_sampling=True, nbest_size=-1, alpha=rate, num_threads=1
             )
         return self._with_eos(ids)
 
