@@ -89,7 +89,7 @@ STARTED = [c for c in COMMANDS if c not in IN_PROCESS and entry(NOT_RUN, c) is N
 
 
 def make_checkout(folder):
-    """What the commands need of a checkout, with this Python as its virtual environment."""
+    """Copy what the commands need of a checkout, with this Python as its virtual environment."""
     for name in ('launch', 'configs', 'tests'):
         ignored = shutil.ignore_patterns('__pycache__')
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)

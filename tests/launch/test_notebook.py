@@ -23,6 +23,7 @@ def beside_a_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / 'launch')
 
 
+@pytest.mark.slow
 def test_it_runs_from_top_to_bottom(beside_a_checkout, monkeypatch, capsys):
     matplotlib.use('Agg')
     monkeypatch.setattr(command_line, 'load_config', lambda name: tiny(decode={'beam_size': 3}))

@@ -1,4 +1,4 @@
-"""What we and our peers are given alike: models, weights and batches, from NumPy alone."""
+"""Models, weights and batches for us and our peers, made with NumPy only."""
 
 import dataclasses
 import json
@@ -101,7 +101,7 @@ def trained_weights():
 
 
 def recorded():
-    """What `record.py` has recorded of our peers."""
+    """Return the results of peers that `record.py` has recorded."""
     return json.loads((_FOLDER / 'recorded.json').read_text())
 
 

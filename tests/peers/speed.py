@@ -1,4 +1,4 @@
-"""Times a peer and us by turns on the same work: python tests/peers/speed.py PEER WORK.
+"""Times a peer and us alternately on the same work: python tests/peers/speed.py PEER WORK.
 
     python tests/peers/speed.py torch train_tiny
     python tests/peers/speed.py ctranslate2 decode_base_one
@@ -172,7 +172,7 @@ class Worker:
         return json.loads(line)
 
     def tokens_per_second(self):
-        """Of one round."""
+        """Return the speed of one round."""
         print(file=self._process.stdin, flush=True)
         return self._answer()
 

@@ -1,4 +1,4 @@
-"""Times training by JoeyNMT and by us by turns: python tests/peers/speed_of_runs.py FOLDER.
+"""Times training by JoeyNMT and by us alternately: python tests/peers/speed_of_runs.py FOLDER.
 
 Both train as their users do, each by its own command, the small model of speed.py in float32 on
 Multi30k (FOLDER as in configs/multi30k_tok.py) with one vocabulary and 4,096 tokens a batch,

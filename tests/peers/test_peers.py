@@ -1,4 +1,4 @@
-"""Checked against code of others: what they answered is recorded, and asked anew where they are."""
+"""Our results against recorded results of peers, and against peers that are installed."""
 
 import pytest
 from peers import cases

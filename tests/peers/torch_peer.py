@@ -51,7 +51,7 @@ def results(config):
 
 
 def loss_and_gradient(logits, target, places):
-    """What `our_results` gives, from torch's logits."""
+    """Return what `our_results` returns, from torch's logits."""
     loss = nn.functional.cross_entropy(
         logits.reshape(-1, VOCAB_SIZE),
         target.reshape(-1),

@@ -145,6 +145,7 @@ def test_nothing_is_kept_while_jax_uses_its_own_cache(folder, processes, tmp_pat
     jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'jax'))
     jax.config.update('jax_enable_compilation_cache', True)
     assert processes.run(folder) == 8.0
+    jax.config.update('jax_enable_compilation_cache', False)
     jax.config.update('jax_compilation_cache_dir', before)
     assert not folder.exists()
     assert "JAX's own cache is in use" in caplog.text

@@ -36,7 +36,10 @@ def test_without_a_home_folder_the_error_names_the_variable(monkeypatch):
 
     monkeypatch.delenv('TRANSFORMER_JAX_CACHE', raising=False)
     monkeypatch.setattr(Path, 'expanduser', no_home)
-    with pytest.raises(UserError, match=r'^\$TRANSFORMER_JAX_CACHE=.* names a user without a home directory: give a full'):
+    with pytest.raises(
+        UserError,
+        match=r'^\$TRANSFORMER_JAX_CACHE=.* names a user without a home directory: give a full',
+    ):
         cache_folder()
 
 
