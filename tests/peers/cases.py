@@ -48,8 +48,8 @@ TARGET = np.array(
 )
 
 
-# What is translated by weights that were trained for a moment, to reverse a sentence: random ones
-# say one token for ever.
+# Sentences for weights that were trained briefly to reverse a sentence. Random weights would repeat
+# one token for ever.
 SENTENCES = np.array(
     [
         [*np.random.RandomState(k).randint(3, VOCAB_SIZE, 2 + k % 5), EOS, *[0] * (4 - k % 5)]
