@@ -43,6 +43,7 @@ def test_sources_longer_than_the_learned_positions_are_cut():
     assert [ids.tolist() for ids in speed._sentences] == [[5, 6, 7, 1]]
 
 
+@pytest.mark.slow
 def test_start_times_a_training_to_its_first_step(tmp_path):
     config = config_file(tmp_path / 'config.py', tiny(data={'cache_dir': f'{tmp_path}/cache'}))
     assert measure.start([f'--config={config}']) > 0.0

@@ -268,6 +268,7 @@ def test_local_processes_get_their_numbers_and_one_address(tmp_path):
     assert first[3:] == ['cpu', '--xla_force_host_platform_device_count=2']
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_ends_the_others_and_is_named(tmp_path):
     body = (
         'sys.exit(3) if index == "1" else None\n'
