@@ -8,7 +8,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from transformer_jax import command_line
+from transformer_jax import __version__, command_line
 from transformer_jax.errors import UserError, did_you_mean, shown
 
 _COMMANDS = {
@@ -43,8 +43,10 @@ def main() -> None:
 
 
 def _without_command(arguments: Sequence[str]) -> None:
-    if arguments and arguments[0] in ('-h', '--help'):
+    if arguments and arguments[0] in ('-h', '--help', 'help'):
         command_line.print_result(_HELP)
+    elif arguments and arguments[0] == '--version':
+        command_line.print_result(f'transformer_jax {__version__}')
     elif arguments:
         near = did_you_mean(arguments[0], _COMMANDS)
         raise UserError(
@@ -52,3 +54,7 @@ def _without_command(arguments: Sequence[str]) -> None:
         )
     else:
         raise UserError('there is no command: see transformer-jax --help.')
+
+
+if __name__ == '__main__':
+    main()

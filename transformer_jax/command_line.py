@@ -200,5 +200,5 @@ def add_search_flags(parser: Parser) -> None:
 
 
 def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
-    """Run a config file and applies overrides; see `transformer_jax.config.loading`."""
+    """Run a config file and apply overrides; see `transformer_jax.config.loading`."""
     return loading.load_config(config_flag, overrides)

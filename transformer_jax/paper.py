@@ -6,6 +6,7 @@ from typing import Any
 
 from transformer_jax import command_line
 from transformer_jax.config import Config
+from transformer_jax.errors import UserError
 from transformer_jax.model.flops import training_flops
 from transformer_jax.runtime.signals import answer_signals
 
@@ -113,10 +114,10 @@ def row_config(name: str, base: Config | None = None) -> Config:
       base: config of the base model; None takes the default config.
 
     Raises:
-      ValueError: if there is no such row.
+      UserError: if there is no such row.
     """
     if name not in ROWS:
-        raise ValueError(f'Table 3 has no row {name!r}; its rows are {", ".join(ROWS)}')
+        raise UserError(f'Table 3 has no row {name!r}; its rows are {", ".join(ROWS)}')
     sections, changes = (base or Config()).to_dict(), ROWS[name].changes
     return Config.from_mapping({s: sections[s] | dict(changes.get(s, {})) for s in sections})
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tiny_checkpoints import cut, latest_state, same, save, state
 
+from transformer_jax.checkpointing.average_choice import CheckpointChoice
 from transformer_jax.checkpointing.averaging import average
-from transformer_jax.checkpointing.choice import CheckpointChoice
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import DecodeConfig
 

@@ -3,7 +3,7 @@
 import pytest
 from tiny_checkpoints import latest_state, same, save, state
 
-from transformer_jax.checkpointing.choice import best
+from transformer_jax.checkpointing.average_choice import best
 from transformer_jax.checkpointing.manager import Checkpoints
 
 

@@ -45,7 +45,7 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
         ),
         ({'steps': []}, 'name the steps of at least one checkpoint'),
         ({'steps': [60], 'checkpoints': 2}, 'steps=[60] with checkpoints=2: name the steps'),
-        ({'steps': 60}, 'steps=60 must be several: give a list of steps.'),
+        ({'steps': 60}, 'steps=60 must be a list of steps, for example [60].'),
         ({'steps': [61]}, 'steps=61 are not all saved in'),
     ],
 )
@@ -172,7 +172,7 @@ def test_more_best_checkpoints_than_keep_best_give_a_warning(workdir, tmp_path, 
     Translator.load(run.path, average='best', checkpoints=1)
     assert caplog.text == ''
     assert Translator.load(run.path, average='best', checkpoints=2).steps == [60, 120]
-    assert 'of the 2 best that are left: train.keep_best=1 kept no more than' in caplog.text
+    assert 'of the 2 best that are left: train.keep_best=1 kept only that many' in caplog.text
 
 
 def test_a_checkpoint_that_a_training_deletes_meanwhile_is_left_out(

@@ -85,7 +85,7 @@ def test_a_program_for_other_arguments_is_not_used(folder, caplog):
     assert 'it is for other arguments' in caplog.text
 
 
-def test_a_part_whose_repr_is_an_address_gives_no_key(folder):
+def test_a_repr_with_a_memory_address_gives_no_key(folder):
     cache = ProgramCache(folder, 'code')
     assert cache.key('power', object()) is None
     assert cache.key('power', 'words') != cache.key('power', 'other words')

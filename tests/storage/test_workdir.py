@@ -125,7 +125,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize('target', ['../elsewhere', '../run-of-others', '../run/../gone'])
-def test_a_link_to_nothing_outside_the_folder_is_refused(tmp_path, target):
+def test_a_broken_link_out_of_the_folder_is_refused(tmp_path, target):
     (tmp_path / 'run').mkdir()
     (tmp_path / 'run' / 'results.json').symlink_to(target)
     with pytest.raises(UserError, match='has a link that leads out of it'):

@@ -60,7 +60,7 @@ def test_with_all_regularisation_a_resumed_run_ends_with_the_same_bytes(tmp_path
 
 
 @pytest.mark.slow
-def test_killed_outright_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path):
+def test_killed_by_sigkill_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
     workdir = tmp_path / 'run'
     process = subprocess.Popen(
@@ -88,7 +88,9 @@ def test_killed_outright_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp
     assert remembered(workdir) == remembered(uninterrupted)
 
 
-def test_a_run_made_longer_ends_with_the_bytes_of_a_run_planned_so(uninterrupted, tmp_path):
+def test_a_run_made_longer_ends_with_the_bytes_of_one_that_was_long_at_once(
+    uninterrupted, tmp_path
+):
     train(tiny(train={'steps': 9, 'eval_every': 3}), tmp_path)
     train(tiny(), tmp_path)
     assert remembered(tmp_path)[1] == remembered(uninterrupted)[1]

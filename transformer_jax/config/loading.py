@@ -18,7 +18,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
-    """Run a config file and applies overrides.
+    """Run a config file and apply overrides.
 
     Args:
       config_flag: path of the file, or name of a config that comes with the package ('demo'); after

@@ -39,7 +39,7 @@ def load_trained(
     """
     # Importing orbax takes seconds.
     from transformer_jax.checkpointing import averaging
-    from transformer_jax.checkpointing.choice import CheckpointChoice
+    from transformer_jax.checkpointing.average_choice import CheckpointChoice
     from transformer_jax.checkpointing.manager import Checkpoints
 
     folder = Workdir(workdir, field)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from jax.sharding import Mesh
 
 from transformer_jax.checkpointing import averaging
-from transformer_jax.checkpointing.choice import CheckpointChoice
+from transformer_jax.checkpointing.average_choice import CheckpointChoice
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
 from transformer_jax.data.prepare import Data
@@ -44,7 +44,7 @@ class Evaluator:
     """Scores weights on the dev and test sets of a run."""
 
     def __init__(self, config: Config, data: Data, mesh: Mesh):
-        """Prepare nothing yet; `prepare` compiles.
+        """Do no work yet; `prepare` compiles.
 
         Args:
           config: the run's config.

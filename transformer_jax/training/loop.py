@@ -27,7 +27,7 @@ def fit(run: Run, state: TrainState, steps: Mapping[Bucket, CompiledStep]) -> Tr
       steps: the compiled step of each bucket.
 
     Returns:
-      The last state, which is saved.
+      The last state, already saved.
 
     Raises:
       Stopped: if a signal asked for it; the last step is saved.

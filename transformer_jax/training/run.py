@@ -1,4 +1,4 @@
-"""What a run holds besides its state, and how it is opened."""
+"""The open files and objects of a run, all but its state."""
 
 import dataclasses
 import logging
@@ -28,7 +28,7 @@ _logger = logging.getLogger('transformer_jax')
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a run holds besides its state.
+    """The open files and objects of a run, all but its state.
 
     Attributes:
       config: all settings.

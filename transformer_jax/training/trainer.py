@@ -118,8 +118,8 @@ def _finish(run: Run, state: TrainState) -> dict[str, Any]:
     last = int(state.step)
     if signal := run.stop.pending():
         raise Stopped(
-            f'Stopped by {signal} after step {last}, the last, which is saved: the same '
-            'command scores what was trained.'
+            f'Stopped by {signal} after step {last}, the last one, which is saved: run the same '
+            'command again to score the test set.'
         )
     averaged, test = score_test(
         config, run.checkpoints, run.evaluator, state.weights, run.data.test

@@ -22,7 +22,7 @@ def best(steps: Sequence[int], bleu: Callable[[int], float | None]) -> list[int]
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointChoice:
-    """A choice of checkpoints to average; what is None comes from the run's own config.
+    """A choice of checkpoints to average; a field that is None takes the config's value.
 
     Attributes:
       count: how many checkpoints (default: decode.average_checkpoints).
@@ -45,7 +45,7 @@ class CheckpointChoice:
         if self.which not in (None, 'latest', 'best'):
             raise UserError(f"average={self.which!r} must be 'latest' or 'best'.")
         if isinstance(steps, int):
-            raise UserError(f'steps={steps} must be several: give a list of steps.')
+            raise UserError(f'steps={steps} must be a list of steps, for example [{steps}].')
         if steps is None:
             return
         object.__setattr__(self, 'steps', list(dict.fromkeys(steps)))
@@ -113,8 +113,8 @@ class CheckpointChoice:
             _logger.warning('There are %d checkpoints to average, not %d.', len(used), self.count)
         if self.which == 'best' and len(used) > train.keep_best:
             _logger.warning(
-                'The mean is of the %d best that are left: train.keep_best=%d kept no more than '
-                'that for their BLEU, and better ones than the others may have been deleted.',
+                'The mean is of the %d best that are left: train.keep_best=%d kept only that many '
+                'for their BLEU, so the others may not be the next best.',
                 len(used),
                 train.keep_best,
             )

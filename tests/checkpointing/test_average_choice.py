@@ -3,7 +3,7 @@
 import pytest
 from tiny_checkpoints import save
 
-from transformer_jax.checkpointing.choice import CheckpointChoice
+from transformer_jax.checkpointing.average_choice import CheckpointChoice
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import DecodeConfig
 from transformer_jax.errors import UserError
