@@ -47,7 +47,7 @@ def _own_cache(shared_folder):
 
 @pytest.fixture(scope='module')
 def no_jax_cache():
-    """Switches JAX's own cache of compiled programs off, as commands do."""
+    """Switch JAX's own cache of compiled programs off, as commands do."""
     from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
     jax.config.update('jax_enable_compilation_cache', False)
@@ -59,7 +59,7 @@ def no_jax_cache():
 
 @pytest.fixture(scope='module')
 def programs_kept(shared_folder, no_jax_cache):
-    """Has a module's runs find one another's programs without tracing them, as commands do."""
+    """Let the runs of a module share a program cache, as commands do."""
     from transformer_jax.runtime import program_cache
 
     with program_cache.use(program_cache.ProgramCache(shared_folder / 'programs', 'tests')):

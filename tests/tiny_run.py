@@ -7,6 +7,7 @@ import numpy as np
 
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
+from transformer_jax.data.batching import BatchPlan
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import device_batches
 from transformer_jax.training.metrics_writer import read_metrics
@@ -84,6 +85,18 @@ def on_devices(count):
     """Return the environment of a process with `count` CPU devices and the tests' XLA flags."""
     flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={count}'
     return os.environ | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flags}
+
+
+def two_buckets():
+    """Return a plan of 300 short and 100 long pairs."""
+    return BatchPlan(
+        np.array([5] * 300 + [30] * 100),
+        np.array([6] * 300 + [30] * 100),
+        max_length=64,
+        tokens_per_batch=512,
+        num_buckets=2,
+        seed=0,
+    )
 
 
 def config_file(path, config):

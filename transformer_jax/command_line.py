@@ -15,8 +15,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from transformer_jax.config import Config, loading
-from transformer_jax.config.loading import config_name
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import STDERR, show_messages
@@ -33,8 +31,6 @@ __all__ = [
     'add_config_flag',
     'add_model_flags',
     'add_search_flags',
-    'config_name',
-    'load_config',
     'module_of',
     'print_result',
     'run',
@@ -161,7 +157,7 @@ def _nobody_reads_stdout() -> bool:
 
 
 def add_config_flag(parser: Parser) -> None:
-    """Add --config=FILE; `load_config` takes the overrides, --config.SECTION.FIELD=VALUE."""
+    """Add --config=FILE; `config.loading.load_config` takes the overrides beside it."""
     parser.add_argument(
         '--config',
         required=True,
@@ -197,8 +193,3 @@ def add_search_flags(parser: Parser) -> None:
         help='limit on the tokens that an output has more than its input (default: from the '
         'config)',
     )
-
-
-def load_config(config_flag: str, overrides: Sequence[str] = ()) -> Config:
-    """Run a config file and apply overrides; see `transformer_jax.config.loading`."""
-    return loading.load_config(config_flag, overrides)

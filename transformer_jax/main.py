@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer_jax import command_line
+from transformer_jax.config.loading import config_name, load_config
 from transformer_jax.runtime import processes, program_cache
 from transformer_jax.runtime.huge_pages import restart_with_huge_pages
 from transformer_jax.runtime.program_cache import ProgramCache
@@ -22,10 +23,10 @@ def main(arguments: Sequence[str]) -> None:
     command_line.add_config_flag(parser)
     parser.add_argument('--workdir', help='folder of the run (default: runs/NAME_OF_THE_CONFIG)')
     flags, overrides = parser.parse_known_args(arguments)
-    config = command_line.load_config(flags.config, overrides)
+    config = load_config(flags.config, overrides)
     workdir = flags.workdir
     if workdir is None:
-        workdir = f'runs/{command_line.config_name(flags.config)}'
+        workdir = f'runs/{config_name(flags.config)}'
     processes.init_distributed()
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)

@@ -3,9 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from tiny_run import tiny
+from tiny_run import tiny, two_buckets
 
-from transformer_jax.data.batching import BatchPlan
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import program_cache
 from transformer_jax.sharding import make_mesh, shard_whole_batch
@@ -21,14 +20,7 @@ from transformer_jax.training.initialization import abstract_state, initial_stat
 
 CONFIG = tiny()
 pytestmark = pytest.mark.usefixtures('programs_kept')
-PLAN = BatchPlan(
-    np.array([5] * 300 + [30] * 100),
-    np.array([6] * 300 + [30] * 100),
-    max_length=64,
-    tokens_per_batch=512,
-    num_buckets=2,
-    seed=0,
-)
+PLAN = two_buckets()
 
 
 @pytest.fixture(scope='module')

@@ -3,11 +3,9 @@
 import dataclasses
 import re
 
-import numpy as np
 import pytest
-from tiny_run import tiny
+from tiny_run import tiny, two_buckets
 
-from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.prepare import prepare
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import memory
@@ -78,14 +76,7 @@ def test_a_model_whose_state_does_not_fit_is_refused_before_it_is_made(tmp_path,
 
 
 def test_the_table_has_a_row_for_each_shape():
-    plan = BatchPlan(
-        np.array([5] * 300 + [30] * 100),
-        np.array([6] * 300 + [30] * 100),
-        max_length=64,
-        tokens_per_batch=512,
-        num_buckets=2,
-        seed=0,
-    )
+    plan = two_buckets()
     steps = {
         b: CompiledStep(None, None, rows, 1e9, 2**30)
         for b, rows in zip(plan.buckets, (80, 16), strict=True)

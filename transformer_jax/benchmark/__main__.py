@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_jax import command_line
+from transformer_jax.config.loading import load_config
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.runtime.huge_pages import restart_with_huge_pages
 from transformer_jax.runtime.signals import answer_signals
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
         )
     json_file = None if flags.json is None else _json_file(flags.json)
     profile = None if flags.profile is None else _profile_folder(flags.profile)
-    config = command_line.load_config(flags.config, overrides)
+    config = load_config(flags.config, overrides)
     # Because importing JAX takes seconds, mistakes are answered before.
     from transformer_jax.benchmark.report import measure_parts
 

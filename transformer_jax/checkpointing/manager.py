@@ -272,7 +272,7 @@ class Checkpoints:
         return self._restore(step, **{item: _restore_like(like)})[item]
 
     def _restore(self, step: int, **wanted: ocp.args.PyTreeRestore) -> dict[str, Any]:
-        """Read items and compares them with their checksums."""
+        """Read items and compare them with their checksums."""
         restored = self._read(step, **wanted)
         for item in wanted:
             check(restored[item], restored['checksums'][item], item)

@@ -24,7 +24,8 @@ from transformer_jax.storage.cache import (
 from transformer_jax.storage.files import atomic_write, read_regular
 
 _logger = logging.getLogger('transformer_jax')
-_DRAWS = 2  # raise it when the same seed draws other segmentations: cached lengths are of the old
+# Increase this when a seed draws other segmentations: cached lengths depend on the draws.
+_DRAWS = 2
 _MAX_BYTE_FALLBACK_RATE = 0.05  # a higher rate suggests a vocabulary of other languages
 _SAMPLE = 1_000_000  # tokens of each side that are checked
 

@@ -1,4 +1,4 @@
-"""Stopping on request: SIGTERM and Ctrl-C are noted, and take effect where nothing can be lost.
+"""Stopping on request: SIGTERM and Ctrl-C stop the work at the next point where it is safe.
 
 A handler that raises may interrupt an import, a lock or a callback of XLA, and there the exception
 is lost. So a signal is only noted, and long work calls `stop_if_requested` between its parts. A
@@ -27,7 +27,7 @@ _POLL = 0.05  # seconds
 class Stopped(BaseException):
     """Raised when the work stops because it was asked to; the same command resumes it.
 
-    Not an Exception, as KeyboardInterrupt is not: no code must take it for a failure and carry on.
+    Like KeyboardInterrupt it is not an Exception, so that no `except Exception` catches it.
     """
 
 

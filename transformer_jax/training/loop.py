@@ -47,13 +47,15 @@ def fit(run: Run, state: TrainState, steps: Mapping[Bucket, CompiledStep]) -> Tr
             bar.update()
             last = step == config.steps
             signal = None if last else run.stop.should_stop(step)
-            if step % config.log_every == 0 or last:
-                check_finite(run.config, data.plan, run.checkpoints, state)
+            logs = step % config.log_every == 0 or last
+            saves = step % config.checkpoint_every == 0 or last or signal
+            # Skipped steps are reported with the log record only.
+            if logs or (saves and config.on_nonfinite == 'stop'):
+                check_finite(run, state)
+            if logs:
                 state = log.write(step, state, bar)
-            if not (step % config.checkpoint_every == 0 or last or signal):
+            if not saves:
                 continue
-            if config.on_nonfinite == 'stop':  # skipped steps are reported with the log record
-                check_finite(run.config, data.plan, run.checkpoints, state)
             scores = None
             if not signal and is_due(run.config, step):
                 try:

@@ -18,7 +18,6 @@ from transformer_jax.training.compile_counter import CompileCounter
 from transformer_jax.training.evaluation import Evaluator
 from transformer_jax.training.initialization import abstract_state, initial_state
 from transformer_jax.training.metrics_writer import MetricsWriter
-from transformer_jax.training.nonfinite import forget_skipped_steps
 from transformer_jax.training.optimizer import noam_schedule
 from transformer_jax.training.state import TrainState, with_weights
 from transformer_jax.training.train_log import with_empty_window
@@ -107,7 +106,7 @@ def open_run(
     state = (
         _first_state(config, data.vocabulary.size, mesh)
         if restored is None
-        else forget_skipped_steps(config, TrainState.from_items(restored))
+        else _forget_skipped_steps(config, TrainState.from_items(restored))
     )
     metrics = MetricsWriter(
         folder.metrics,
@@ -143,3 +142,16 @@ def _first_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     _, _, weights, steps = load_trained(origin, field='train.init_from')
     _logger.info('Starting from %s: the mean of its checkpoints %s.', origin, steps)
     return with_weights(state, weights)
+
+
+def _forget_skipped_steps(config: Config, state: TrainState) -> TrainState:
+    """Return a resumed state that does not count earlier skipped steps, if skipping is now off."""
+    window = state.window
+    if config.train.on_nonfinite == 'skip' or not int(window.first_skipped):
+        return state
+    _logger.warning(
+        'Since the last log line before this start, %d steps were skipped, from step %d on.',
+        int(window.skipped),
+        int(window.first_skipped),
+    )
+    return state.replace(window=with_empty_window(state).window._replace(sums=window.sums))
