@@ -56,10 +56,10 @@ def main() -> None:
 
     import jax
 
-    from transformer_jax import command_line
+    from transformer_jax.config.loading import load_config
     from transformer_jax.model import accelerators
 
-    config = command_line.load_config(flags.config, overrides)
+    config = load_config(flags.config, overrides)
     # The package asks for the kind of device while it is traced.
     jax.default_backend = lambda: flags.accelerator
     accelerators._has_cudnn_attention = lambda: flags.accelerator == 'gpu'

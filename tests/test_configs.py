@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_jax.command_line import load_config
 from transformer_jax.config import Config
+from transformer_jax.config.loading import load_config
 
 CONFIGS = Path(__file__).parent.parent / 'configs'
 ARGUMENTS = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer_jax import paper
-from transformer_jax.command_line import load_config
+from transformer_jax.config.loading import load_config
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_count
 from transformer_jax.paper import ROWS, VOCAB_SIZE, row_config

@@ -7,7 +7,7 @@ import matplotlib
 import pytest
 from tiny_run import tiny
 
-from transformer_jax import command_line
+from transformer_jax.config import loading
 
 NOTEBOOK = Path(__file__).parents[2] / 'launch' / 'colab.ipynb'
 CELLS = json.loads(NOTEBOOK.read_text(encoding='utf-8'))['cells']
@@ -26,7 +26,7 @@ def beside_a_checkout(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_it_runs_from_top_to_bottom(beside_a_checkout, monkeypatch, capsys):
     matplotlib.use('Agg')
-    monkeypatch.setattr(command_line, 'load_config', lambda name: tiny(decode={'beam_size': 3}))
+    monkeypatch.setattr(loading, 'load_config', lambda name: tiny(decode={'beam_size': 3}))
     names = {}
     for code in CODE:
         exec(code, names)
