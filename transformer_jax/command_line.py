@@ -8,13 +8,17 @@ Results go to stdout, everything else to stderr.
 
 import argparse
 import contextlib
+import dataclasses
+import inspect
 import os
+import re
 import select
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from transformer_jax.config.decode import SEARCH_FIELDS, DecodeConfig
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import STDERR, show_messages
@@ -34,6 +38,7 @@ __all__ = [
     'module_of',
     'print_result',
     'run',
+    'search_options',
 ]
 
 
@@ -182,14 +187,28 @@ def add_model_flags(parser: Parser) -> None:
 
 
 def add_search_flags(parser: Parser) -> None:
-    """Add the flags of beam search: --beam_size, --length_penalty and --max_extra_length."""
-    parser.add_argument(
-        '--beam_size', type=int, help='number of hypotheses (default: from the config)'
-    )
-    parser.add_argument('--length_penalty', type=float, help='alpha (default: from the config)')
-    parser.add_argument(
-        '--max_extra_length',
-        type=int,
-        help='limit on the tokens that an output has more than its input (default: from the '
-        'config)',
-    )
+    """Add a flag for each field of the section `decode` that belongs to the search."""
+    fields = {field.name: field for field in dataclasses.fields(DecodeConfig)}
+    for name, text in _field_texts(DecodeConfig).items():
+        if name not in SEARCH_FIELDS:
+            continue
+        text = f'{text.removesuffix(".")} (default: from the config)'.replace('%', '%%')
+        if fields[name].type is bool:
+            parser.add_argument(
+                f'--{name}', action=argparse.BooleanOptionalAction, default=None, help=text
+            )
+        else:
+            parser.add_argument(f'--{name}', type=fields[name].type, help=text)
+
+
+def search_options(flags: argparse.Namespace) -> dict[str, Any]:
+    """Return the flags of `add_search_flags` that were given."""
+    given = {name: getattr(flags, name) for name in SEARCH_FIELDS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _field_texts(section: type) -> dict[str, str]:
+    """Return the text of each field in the docstring of a config section."""
+    attributes = inspect.cleandoc(section.__doc__ or '').partition('Attributes:')[2]
+    entries = re.findall(r'^  (\w+): (.*(?:\n    .*)*)', attributes, re.MULTILINE)
+    return {name: ' '.join(text.split()) for name, text in entries}

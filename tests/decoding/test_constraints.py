@@ -98,40 +98,47 @@ def test_a_prefix_may_contain_what_is_suppressed_elsewhere():
     assert_all_found(is_allowed, prefixes=PREFIXES, constraints=Constraints(suppress=(2,)))
 
 
+CONSTRAINTS = Constraints(min_length=1, no_repeat_ngram=1, suppress=(4,))
+
+
+def options():
+    return {
+        'length': LENGTH,
+        'eos_id': EOS,
+        'constraints': CONSTRAINTS,
+        'prefixes': jnp.asarray(PREFIXES),
+    }
+
+
 def test_greedy_search_and_a_beam_of_one_obey_the_same_constraints():
-    constraints = Constraints(min_length=1, no_repeat_ngram=1, suppress=(4,))
+    @jax.jit
+    def both(table):
+        step, cache = step_with(table), make_cache(SENTENCES)
+        return (
+            greedy_search(step, cache, LIMITS, **options()),
+            beam_search(step, cache, LIMITS, beam_size=1, **options()),
+        )
+
     for seed in range(6):
-        step = step_with(logits_table(seed))
-        options = {
-            'length': LENGTH,
-            'eos_id': EOS,
-            'constraints': constraints,
-            'prefixes': jnp.asarray(PREFIXES),
-        }
-        single = greedy_search(step, make_cache(SENTENCES), LIMITS, **options)
-        beam = beam_search(step, make_cache(SENTENCES), LIMITS, beam_size=1, **options)
+        single, beam = both(logits_table(seed))
         np.testing.assert_array_equal(single.tokens, beam.tokens)
         np.testing.assert_allclose(single.log_probs, beam.log_probs, rtol=1e-6)
 
 
 def test_samples_obey_the_constraints_with_their_own_log_probability():
     table = logits_table(0)
-    keys = jax.random.split(jax.random.key(0), len(SENTENCES))
-    for draw in range(20):
-        found = sample(
-            step_with(table),
-            make_cache(SENTENCES),
-            LIMITS,
-            jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, draw),
-            length=LENGTH,
-            eos_id=EOS,
-            constraints=Constraints(no_repeat_ngram=1, suppress=(4,)),
-            prefixes=jnp.asarray(PREFIXES),
-        )
+
+    @jax.jit
+    def draw(key):
+        keys = jax.random.split(key, len(SENTENCES))
+        return sample(step_with(table), make_cache(SENTENCES), LIMITS, keys, **options())
+
+    for seed in range(20):
+        found = jax.tree.map(np.asarray, draw(jax.random.key(seed)))
         for sentence, length in enumerate(found.lengths[:, 0].tolist()):
             output = tuple(found.tokens[sentence, 0, :length].tolist())
             count = np.count_nonzero(PREFIXES[sentence])
-            assert starts(sentence, output[:-1])
+            assert starts(sentence, output[:-1]) or length == LIMITS[sentence]
             assert len(set(output)) == len(output) and 4 not in output[count:]
             expected = log_prob(table, sentence, output)
             np.testing.assert_allclose(found.log_probs[sentence, 0], expected, rtol=1e-5)
