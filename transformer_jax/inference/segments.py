@@ -1,0 +1,128 @@
+"""Divides a text into lines or sentences, and joins their translations as the text was."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from transformer_jax.errors import UserError
+
+# A file of lines is divided at these too. The other characters at which `str.splitlines` divides
+# (U+2028, U+0085, form feed) occur within sentences of real text, where they count as blanks.
+_LINE_ENDS = re.compile('([\r\n]+)')
+_BLANK = re.compile(r'\s')
+
+
+class SegmentedText(NamedTuple):
+    """The parts of a text to translate, and everything between them.
+
+    Attributes:
+      segments: lines or sentences, without blanks at their ends; none of them is empty.
+      separators: blanks and line ends before the first segment, between segments, and after the
+        last one; always one more than `segments`.
+    """
+
+    segments: tuple[str, ...]
+    separators: tuple[str, ...]
+
+    def join(self, outputs: Sequence[str]) -> str:
+        """Return the outputs with the text's own separators.
+
+        Chinese and Japanese have no blank between sentences. An output that does not end with a
+        wide character, as theirs do, gets a blank there.
+
+        Args:
+          outputs: one for each segment; the segments themselves give the text back.
+
+        Raises:
+          ValueError: if there is not one output for each segment.
+        """
+        parts = [self.separators[0]]
+        for k, (segment, output) in enumerate(zip(self.segments, outputs, strict=True), 1):
+            parts += output, self.separators[k]
+            is_glued = k < len(self.segments) and not self.separators[k]
+            if is_glued and _ends_wide(segment) and not _ends_wide(output):
+                parts.append(' ')
+        return ''.join(parts)
+
+
+def split_lines(text: str) -> SegmentedText:
+    r"""Return the lines of a text that are not blank; lines end with \n, \r\n or \r."""
+    # The usual text is one line, without blanks around it.
+    if '\n' not in text and '\r' not in text and text and text == text.strip():
+        return SegmentedText((text,), ('', ''))
+    return _segmented(_LINE_ENDS.split(text))
+
+
+class SentenceSplitter:
+    """Divides texts of one language into sentences, by the rules of the package sentencex."""
+
+    def __init__(self, language: str):
+        """Load the package.
+
+        Args:
+          language: code of the language, for example 'en' or 'zh-TW'. The rules of English apply
+            to languages that sentencex does not know.
+
+        Raises:
+          UserError: if the package is not installed.
+        """
+        try:
+            import sentencex
+        except ModuleNotFoundError:
+            raise UserError(
+                "paragraphs needs the package sentencex: pip install -e '.[paragraphs]'."
+            ) from None
+        self._segment = sentencex.segment
+        # The package knows languages by the first part of their code, in lower case.
+        self._language = re.split('[-_]', language.lower())[0]
+
+    def __call__(self, text: str) -> SegmentedText:
+        """Return the sentences of a text, each of which is within a line of `split_lines`.
+
+        Args:
+          text: a text without lone surrogates.
+        """
+        lines = _LINE_ENDS.split(text)
+        return _segmented(sentence for line in lines for sentence in self._sentences(line))
+
+    def _sentences(self, line: str) -> Iterator[str]:
+        """Yield the sentences of a line, which together are the line."""
+        begin = end = 0
+        # Version 1.0.32 fails at some blanks that are not ASCII, for example in 'Z\u00a0.'.
+        for piece in self._segment(self._language, _BLANK.sub(' ', line)):
+            end += len(piece)
+            if not _needs_more(piece):
+                yield line[begin:end]
+                begin = end
+        yield line[begin:]
+
+
+def _needs_more(piece: str) -> bool:
+    """Whether a sentence goes on after `piece`, although sentencex divides the text there.
+
+    After the number of a list item ("1.") and after an initial ("M. Dupont"), two sentences in one
+    segment harm a translation less than a sentence in two.
+    """
+    *_, last = ['', *piece.split()]
+    is_initial = len(last) == 2 and last[0].isupper() and last[1] == '.'
+    return is_initial or not any(map(str.isalpha, piece))
+
+
+def _segmented(pieces: Iterable[str]) -> SegmentedText:
+    """Return the pieces without blanks at their ends as segments, and all blanks as separators."""
+    segments, separators, blanks = [], [], ''
+    for piece in pieces:
+        if not (segment := piece.strip()):
+            blanks += piece
+            continue
+        before = len(piece) - len(piece.lstrip())
+        segments.append(segment)
+        separators.append(blanks + piece[:before])
+        blanks = piece[before + len(segment) :]
+    return SegmentedText(tuple(segments), (*separators, blanks))
+
+
+def _ends_wide(text: str) -> bool:
+    """Whether a text ends with a character of a script that has no blank between sentences."""
+    return unicodedata.east_asian_width(text[-1:] or ' ') in 'FWH'
