@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from transformer_jax import average, command_line, evaluate, translate, translator
+from transformer_jax import average, command_line, evaluate, translate
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
 
@@ -42,7 +42,6 @@ def test_flags_about_checkpoints_reach_load_trained(
         asked.append((workdir, given['checkpoints'], given['average']))
         raise UserError('enough')
 
-    monkeypatch.setattr(translator, 'load_trained', load)
     monkeypatch.setattr('transformer_jax.inference.load.load_trained', load)
     flags = ['--workdir', 'run', '--checkpoints', '3', '--average', 'best', *more]
     assert run_command(module, *flags)[0] == 2

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError, shown, user_path
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.files import atomic_write, read_regular
 
@@ -221,6 +221,27 @@ class Vocabulary:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of ids up to EOS, without padding."""
         return [self._processor.id_to_piece(i - self._shift) for i in self._content(ids)]
+
+    def ids_of_pieces(self, pieces: Sequence[str], field: str) -> np.ndarray:
+        """Return the int32 ids of pieces, without EOS.
+
+        Args:
+          pieces: as the vocabulary spells them, for example '▁the'.
+          field: their name in messages.
+
+        Raises:
+          UserError: if the vocabulary has no such piece.
+        """
+        ids = []
+        for piece in pieces:
+            ids.append(self._processor.piece_to_id(piece))
+            if self._processor.id_to_piece(ids[-1]) != piece:
+                text = piece.replace('▁', ' ')
+                raise UserError(
+                    f'{field}: {shown(piece)} is no piece of the vocabulary, which spells the text '
+                    f'{" ".join(self._processor.encode(text, out_type=str))!r}.'
+                )
+        return np.array(ids, np.int32) + np.int32(self._shift)
 
     def byte_fallback_rate(self, tokens: np.ndarray) -> float:
         """Return the share of ids [n] that are single bytes or unknown."""

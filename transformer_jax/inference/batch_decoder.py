@@ -1,8 +1,7 @@
 """Decodes sentences of token ids, in batches of similar length, on all devices of a mesh."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -36,11 +35,13 @@ class DecodeResult(NamedTuple):
       tokens: [K, T] int32, each output ends with EOS, then 0.
       scores: [K] float32, see `beam_search` (when sampling, the log-probability); -inf if there
         are fewer outputs.
+      log_probs: [K] float32, natural logs of the outputs' probabilities.
     """
 
     index: int
     tokens: np.ndarray
     scores: np.ndarray
+    log_probs: np.ndarray
 
 
 class BatchDecoder:
@@ -68,7 +69,7 @@ class BatchDecoder:
         sentences: Sequence[np.ndarray],
         search: Search,
         *,
-        prefixes: Mapping[int, np.ndarray] = MappingProxyType({}),
+        prefixes: Sequence[np.ndarray] | None = None,
         lines: Sequence[tuple[int, int]] | None = None,
     ) -> Iterator[DecodeResult]:
         """Decode batch by batch, the longest sentences first.
@@ -76,7 +77,7 @@ class BatchDecoder:
         Args:
           sentences: int32 ids that end with EOS, at most `source_limit` of them each.
           search: what is asked for about each sentence.
-          prefixes: forced first tokens of outputs, int32 ids without EOS, by index of the sentence.
+          prefixes: forced first tokens of each sentence's outputs, int32 ids without EOS, or none.
           lines: the line number of each sentence, which appears in error messages, and which
             sentence of its line it is, counted from 0. Both determine its samples. None counts
             lines from 0.
@@ -85,6 +86,7 @@ class BatchDecoder:
           UserError: if a device has too little memory for one of the sentences.
         """
         lines = lines or [(k, 0) for k in range(len(sentences))]
+        prefixes = prefixes or [np.zeros(0, np.int32)] * len(sentences)
         results = self._decode_rows(sentences, search, prefixes, lines)
         return merge_outputs(results, search.method.rows_per_sentence(search.n_best))
 
@@ -92,28 +94,32 @@ class BatchDecoder:
         self,
         sentences: Sequence[np.ndarray],
         search: Search,
-        prefixes: Mapping[int, np.ndarray],
+        prefixes: Sequence[np.ndarray],
         lines: Sequence[tuple[int, int]],
     ) -> Iterator[DecodeResult]:
         """Yield a result for each row; the rows of a sentence follow one another."""
         copies = search.method.rows_per_sentence(search.n_best)
-        lengths = [max(len(ids), 1 + len(prefixes.get(k, ()))) for k, ids in enumerate(sentences)]
-        lengths = [length for length in lengths for _ in range(copies)]
+        lengths = [
+            max(len(ids), 1 + len(prefix))
+            for ids, prefix in zip(sentences, prefixes, strict=True)
+            for _ in range(copies)
+        ]
         for rows, length, items in self._batches(lengths, search.method.hypotheses_per_row):
             stop_if_requested()
-            forced = [prefixes[k] for k in {item // copies for item in items} if k in prefixes]
-            batch = _empty(rows, length, max(map(len, forced), default=0))
+            longest_prefix = max(len(prefixes[item // copies]) for item in items)
+            batch = _empty(rows, length, longest_prefix)
             for row, (k, draw) in enumerate(divmod(item, copies) for item in items):
                 batch.source[row, : len(sentences[k])] = sentences[k]
                 line, part = lines[k]
                 batch.line[row], batch.draw[row] = line, draw + part * copies
-                if k in prefixes:
+                if len(prefixes[k]):
                     batch.prefix[row, : len(prefixes[k])] = prefixes[k]
             first = sentences[items[0] // copies]
             name = f'line {batch.line[0]}, with {len(first):,} tokens,'
             found = self._search(batch, search, name)
             for row, item in enumerate(items):
-                yield DecodeResult(item // copies, found.tokens[row], found.scores[row])
+                outputs = found.tokens[row], found.scores[row], found.log_probs[row]
+                yield DecodeResult(item // copies, *outputs)
 
     def check(self, lengths: Sequence[int], search: Search) -> None:
         """Raise UserError if a device has too little memory for sentences of these lengths."""
@@ -234,7 +240,8 @@ def merge_outputs(results: Iterable[DecodeResult], count: int) -> Iterator[Decod
         longest = max(draw.tokens.shape[1] for draw in draws)
         tokens = [np.pad(x.tokens, ((0, 0), (0, longest - x.tokens.shape[1]))) for x in draws]
         scores = np.concatenate([draw.scores for draw in draws])
-        yield DecodeResult(draws[0].index, np.concatenate(tokens), scores)
+        log_probs = np.concatenate([draw.log_probs for draw in draws])
+        yield DecodeResult(draws[0].index, np.concatenate(tokens), scores, log_probs)
 
 
 def _empty(rows: int, length: int, prefix_length: int = 0) -> Batch:

@@ -1,15 +1,15 @@
 """The outputs of a text, put together from those of its sentences."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from transformer_jax.inference.batch_decoder import DecodeResult
 from transformer_jax.inference.segments import SegmentedText
 
 
-@dataclasses.dataclass(frozen=True)
-class Translation:
+class Translation(NamedTuple):
     """One output for a text.
 
     Attributes:
@@ -19,8 +19,8 @@ class Translation:
       tokens: the pieces of the output, without EOS.
       cut: whether the output ended at its limit, which is decode.max_extra_length tokens more than
         its source has.
-      alignment: pairs (source, output) of aligned words, or pieces, counted from 0; None if they
-        were not asked for.
+      alignment: pairs (source word, output word) of words that are aligned, counted from 0; None
+        if they were not asked for.
     """
 
     text: str
@@ -31,25 +31,22 @@ class Translation:
 
 
 def distinct(
-    tokens: np.ndarray, scores: np.ndarray, decode: Callable[[list[int]], str], most: int
-) -> list[tuple[str, int, int]]:
-    """Return text, index and count of each different output, in their order.
-
-    Outputs of the same text are put together, under the first, which has the best score.
+    result: DecodeResult, decode: Callable[[list[int]], str], most: int
+) -> dict[str, list[int]]:
+    """Return the different texts of a sentence's outputs, and the indices of each, in their order.
 
     Args:
-      tokens: [K, T] int32 ids.
-      scores: [K] float32, -inf where there is no output.
+      result: the outputs.
       decode: from ids to a text.
-      most: number of texts after which no more are decoded.
+      most: number of texts after which no more outputs are decoded.
     """
     found: dict[str, list[int]] = {}
-    for k, ids in enumerate(tokens):
-        if scores[k] > -np.inf:
+    for k, ids in enumerate(result.tokens):
+        if result.scores[k] > -np.inf:
             found.setdefault(decode(ids.tolist()), []).append(k)
             if len(found) == most:
                 break
-    return [(text, places[0], len(places)) for text, places in found.items()]
+    return found
 
 
 def join(text: SegmentedText, outputs: Sequence[Sequence[Translation]]) -> list[Translation]:
