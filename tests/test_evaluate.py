@@ -41,7 +41,7 @@ def test_split_dev_scores_the_dev_set(run_command, workdir):
 def test_flags_of_the_search_are_used_and_printed(run_command, workdir):
     flags = ['--split', 'dev', '--beam_size', '1', '--length_penalty', '1']
     _, out, _ = run_command(evaluate, '--workdir', workdir, *flags)
-    assert 'beam 1, log-probability / ((5 + length) / 6)^1,' in out
+    assert 'beam 1, log-probability / ((5 + length) / 6)^1;' in out
 
 
 def test_a_changed_set_is_refused(run_command, workdir, tmp_path):

@@ -121,10 +121,10 @@ def _search_text(decode: DecodeConfig, flags: Namespace, sampling: 'Sampling | N
 
 
 def _models_text(translator: 'Translator', ensemble: str) -> str:
-    means = '; '.join(f'mean of steps {steps}' for steps in translator.steps)
-    if len(translator.steps) == 1:
+    means = '; '.join(f'mean of steps {steps}' for steps in translator.all_steps)
+    if len(translator.all_steps) == 1:
         return f'checkpoints  {means}'
-    return f'checkpoints  ensemble of {len(translator.steps)} models by {ensemble}: {means}'
+    return f'checkpoints  ensemble of {len(translator.all_steps)} models by {ensemble}: {means}'
 
 
 def _parser() -> command_line.Parser:

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
         output = open_output(flags.output, stack)
         # The outputs depend on these, and on the lines.
         written = [getattr(flags, name) for name in ('scores', *_SHAPES)]
-        settings = options, written, translator.steps, flags.ensemble
+        settings = options, written, translator.all_steps, flags.ensemble
         weights = translator.vocabulary.digest, *map(os.path.realpath, flags.workdir)
         done, cut = output.begin(lines, content_digest([repr(settings), *weights]))
         while True:

@@ -30,6 +30,7 @@ from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, 
 from transformer_jax.sharding import data_mesh
 
 _MOST_SAMPLES = 10_000  # for each text
+_MOST_MBR_OUTPUTS = 1024
 _logger = logging.getLogger('transformer_jax')
 
 
@@ -60,8 +61,9 @@ class Translator:
       vocabulary: vocabulary of both languages.
       network: the models, on their devices.
       search: decoder of token ids.
-      steps: steps of the checkpoints that were averaged, for each model; empty if parameters were
-        given.
+      steps: steps of the checkpoints that were averaged; empty if parameters were given. Of an
+        ensemble, the first model's.
+      all_steps: the same for each model.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class Translator:
         self.network = Network(models, vocabulary.size, mesh, ensemble)
         self._segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
         self.search = self._segments.decoder
-        self.steps = [list(steps), *(one.steps for one in others)] if steps else []
+        self.steps = list(steps)
+        self.all_steps = [self.steps, *(one.steps for one in others)]
 
     @classmethod
     def load(
@@ -223,6 +226,10 @@ class Translator:
                 f'prefixes={shown(prefixes)} must be a list with one prefix for each of the '
                 f'{count:,} texts; give an empty string for none.'
             )
+        for prefix in prefixes:
+            pieces = [prefix] if isinstance(prefix, str) else prefix
+            if not isinstance(pieces, Sequence) or not all(isinstance(x, str) for x in pieces):
+                raise UserError(f'prefixes: {shown(prefix)} is neither a str nor a list of str.')
         texts = [prefix for prefix in prefixes if isinstance(prefix, str)]
         encoded = iter(self.vocabulary.encode(_as_texts(texts)))
         found = {}
@@ -284,9 +291,10 @@ class Translator:
                 f'mbr={shown(mbr)} must be one of {", ".join(METRICS)}'
                 f'{did_you_mean(str(mbr), METRICS)}'
             )
-        if mbr is not None and n_best == 1:
+        if mbr is not None and not 2 <= n_best <= _MOST_MBR_OUTPUTS:
             raise UserError(
-                f'mbr={mbr} chooses among n_best outputs, and n_best=1: set n_best to 2 or more.'
+                f'n_best={n_best} must be from 2 to {_MOST_MBR_OUTPUTS:,} with mbr={mbr}, which '
+                'compares each two outputs.'
             )
         return decode
 

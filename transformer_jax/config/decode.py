@@ -29,7 +29,7 @@ class DecodeConfig:
       max_source_length: most tokens of a source, EOS included, at most 1,000,000; longer sources
         are cut with a warning. 0 is no limit.
       alignment_layer: decoder layer whose cross attention gives alignments and coverage, counted
-        from 1; 0 is the last but one.
+        from 1 and at most 1,000; 0 is the last but one.
       alignment_heads: heads of that layer whose mean is taken, counted from 1 and separated by
         spaces; '' is all.
       alignment_shift: whether a token is aligned by the attention of the step that reads it, and
