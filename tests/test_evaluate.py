@@ -44,6 +44,13 @@ def test_flags_of_the_search_are_used_and_printed(run_command, workdir):
     assert 'beam 1, log-probability / ((5 + length) / 6)^1;' in out
 
 
+def test_minimum_bayes_risk_and_its_samples_are_printed(run_command, workdir):
+    flags = '--split dev --sample --seed 2 --n_best 3 --mbr chrf'.split()
+    code, out, _ = run_command(evaluate, '--workdir', workdir, *flags)
+    assert code == 0
+    assert 'seed=2), best expected chrf of 3 outputs;' in out
+
+
 def test_a_changed_set_is_refused(run_command, workdir, tmp_path):
     def change(saved):
         saved['split_fingerprints']['dev'] = 'that of another'

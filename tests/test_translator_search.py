@@ -208,6 +208,44 @@ def test_the_n_best_of_several_lines_join_the_n_best_of_each(translator):
         assert output.text == '\n'.join(outputs[rank].text for outputs in each)
 
 
+def test_words_of_outputs_are_aligned_with_words_of_their_texts(translator, ensemble):
+    for model in (translator, ensemble):
+        for outputs, text in zip(model.translate(TEXTS, align=True, n_best=2), TEXTS, strict=True):
+            for output in outputs:
+                sources, targets = zip(*output.alignment, strict=True)
+                assert max(sources) < len(text.split())
+                assert sorted(targets) == list(range(len(output.text.split())))
+
+
+def test_without_align_there_is_no_alignment_and_an_empty_text_has_an_empty_one(translator):
+    assert translator.translate(TEXTS[:1])[0][0].alignment is None
+    assert translator.translate([''], align=True)[0][0].alignment == ()
+
+
+def test_an_alignment_does_not_depend_on_its_batch(translator):
+    together = translator.translate(TEXTS, align=True)
+    alone = [translator.translate([text], align=True)[0] for text in TEXTS]
+    assert [x[0].alignment for x in together] == [x[0].alignment for x in alone]
+
+
+def test_words_are_counted_through_the_lines_of_a_text(translator):
+    [[first], [second]] = translator.translate(TEXTS[:2], align=True)
+    [[output]] = translator.translate([f'{TEXTS[0]}\n{TEXTS[1]}'], align=True)
+    source, target = len(TEXTS[0].split()), len(first.text.split())
+    assert output.alignment == (
+        *first.alignment,
+        *((s + source, t + target) for s, t in second.alignment),
+    )
+
+
+def test_layer_heads_and_shift_choose_the_attention(translator):
+    found = {
+        tuple(output.alignment for [output] in translator.translate(TEXTS, align=True, **options))
+        for options in ({}, {'alignment_heads': '1'}, {'alignment_shift': True})
+    }
+    assert len(found) == 3
+
+
 @pytest.mark.parametrize(
     'options, sentence',
     [

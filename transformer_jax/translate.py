@@ -133,6 +133,8 @@ def _formatted(
     results: Sequence[Sequence['Translation']], first_line: int, flags: Any
 ) -> list[str]:
     """Return a line for each output, with what else the flags ask for."""
+    from transformer_jax.inference.alignment import pharaoh
+
     written = []
     for line, outputs in enumerate(results, first_line):
         number = f'{line}\t' if flags.n_best > 1 and flags.mbr is None else ''
@@ -140,7 +142,7 @@ def _formatted(
             score = f'{found.score:.4f}\t' if flags.scores else ''
             pairs = ''
             if found.alignment is not None:
-                pairs = '\t' + ' '.join(f'{source}-{target}' for source, target in found.alignment)
+                pairs = '\t' + pharaoh(found.alignment)
             written.append(f'{number}{score}{found.text}{pairs}')
     return written
 

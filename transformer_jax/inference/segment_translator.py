@@ -9,11 +9,13 @@ import numpy as np
 from transformer_jax.config import DecodeConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.inference.alignment import word_alignment
 from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.inference.mbr import MbrChooser
-from transformer_jax.inference.network import Network
+from transformer_jax.inference.network import CrossAttention, Network
 from transformer_jax.inference.outputs import Translation, distinct
 from transformer_jax.inference.search_methods import Sampling, Search
+from transformer_jax.inference.teacher_forcing import TeacherForcing
 from transformer_jax.runtime.progress import progress_bar
 
 _logger = logging.getLogger('transformer_jax')
@@ -55,6 +57,7 @@ class SegmentTranslator:
       network: the models.
       vocabulary: vocabulary of both languages.
       decoder: searches for token ids.
+      forcing: looks at given outputs.
     """
 
     def __init__(self, network: Network, vocabulary: Vocabulary, target_language: str):
@@ -67,6 +70,7 @@ class SegmentTranslator:
         """
         self.network, self.vocabulary = network, vocabulary
         self.decoder = BatchDecoder(network, vocabulary.eos_id)
+        self.forcing = TeacherForcing(network)
         self._target_language = target_language
 
     def __call__(
@@ -102,6 +106,8 @@ class SegmentTranslator:
             for k, (best, utility) in chooser.results().items():
                 ids, output = found[k][best]
                 found[k] = [(ids, output._replace(score=utility))]
+        if request.align:
+            self._align(given, sentences, found, request.decode)
         _warn_of_failures(
             [s.line for s, outputs in zip(given, found, strict=True) if not outputs], request.decode
         )
@@ -173,6 +179,34 @@ class SegmentTranslator:
             cut = bool(np.count_nonzero(ids) >= limit)
             found.append((ids, Translation(text, float(result.scores[first]), pieces, cut)))
         return found
+
+    def _align(
+        self,
+        segments: Sequence[Segment],
+        sentences: Sequence[np.ndarray],
+        found: list[list[tuple[np.ndarray, Translation]]],
+        decode: DecodeConfig,
+    ) -> None:
+        """Give each output in `found` the alignment of its words with those of its segment."""
+        places = [(k, n) for k, outputs in enumerate(found) for n in range(len(outputs))]
+        outputs = [found[k][n][0] for k, n in places]
+        outputs = [ids[: np.count_nonzero(ids)] for ids in outputs]
+        for place, weights_TS in self.forcing.attention(
+            [sentences[k] for k, _ in places],
+            outputs,
+            CrossAttention.of(decode),
+            [segments[k].line for k, _ in places],
+        ):
+            k, n = places[place]
+            # A source that was cut has fewer tokens than its text has pieces.
+            source_words = self.vocabulary.source_words(segments[k].text)[: len(sentences[k]) - 1]
+            pairs = word_alignment(
+                weights_TS,
+                [*source_words, None],
+                self.vocabulary.output_words(outputs[place].tolist()),
+                decode.alignment_shift,
+            )
+            found[k][n] = found[k][n][0], found[k][n][1]._replace(alignment=pairs)
 
 
 def _posterior(
