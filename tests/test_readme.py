@@ -82,7 +82,8 @@ COMMANDS = list(
     )
 )
 MODULE = re.compile(
-    r'(?:(?:echo|printf) (?P<stdin>".*"|\'.*\') \| )?(?P<settings>[A-Z_]+=\S+ )?python -m transformer_jax\.'
+    r'(?:(?:echo|printf) (?P<stdin>".*"|\'.*\') \| )?(?P<settings>[A-Z_]+=\S+ )?'
+    r'python -m transformer_jax\.'
 )
 IN_PROCESS = [c for c in COMMANDS if MODULE.match(c) or c.startswith(('cp ', 'mkdir '))]
 STARTED = [c for c in COMMANDS if c not in IN_PROCESS and entry(NOT_RUN, c) is None]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
-from transformer_jax.errors import UserError, user_path
 from transformer_jax.inference.line_input import FileLines, StdinLines
-from transformer_jax.inference.line_output import open_output
+from transformer_jax.inference.line_output import check_output, open_output
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import Stopped, answer_signals
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
         keep_compiled_programs(cache_folder())
         translator = Translator.load(**command_line.model_options(flags))
         decode = translator.check_options(**options)  # before any output is begun
-        _check_output(flags.output, flags.input, flags.workdir)
+        check_output(flags.output, {'--input': flags.input}, flags.workdir)
         output = open_output(flags.output, stack)
         # The outputs depend on these, and on the lines.
         written = [getattr(flags, name) for name in ('scores', *_SHAPES)]
@@ -145,22 +144,6 @@ def _formatted(
                 pairs = '\t' + pharaoh(found.alignment)
             written.append(f'{number}{score}{found.text}{pairs}')
     return written
-
-
-def _check_output(output: str | None, source: str | None, workdirs: Sequence[str]) -> None:
-    """Raise a UserError if the output would replace the input, or a file of a run."""
-    if output is None:
-        return
-    place = os.path.realpath(user_path(output, '--output'))
-    runs = [os.path.realpath(user_path(workdir, '--workdir')) for workdir in workdirs]
-    if any(place.startswith(os.path.join(run, '')) for run in runs):
-        raise UserError(
-            f'--output={output!r} is in the work directory, which holds files of the run only: '
-            'choose another place.'
-        )
-    is_file = source is not None and os.path.isfile(source)
-    if is_file and place == os.path.realpath(user_path(source, '--input')):
-        raise UserError(f'--output={output!r} is also the input: choose another name.')
 
 
 if __name__ == '__main__':

@@ -24,6 +24,7 @@ from transformer_jax.inference.load import TrainedModel, load_ensemble
 from transformer_jax.inference.mbr import METRICS
 from transformer_jax.inference.network import Network
 from transformer_jax.inference.outputs import Translation, join
+from transformer_jax.inference.scores import Score, Scorer
 from transformer_jax.inference.search_methods import Sampling
 from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
 from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_lines
@@ -61,6 +62,7 @@ class Translator:
       vocabulary: vocabulary of both languages.
       network: the models, on their devices.
       search: decoder of token ids.
+      scorer: scores pairs of texts; `score` calls it.
       steps: steps of the checkpoints that were averaged; empty if parameters were given. Of an
         ensemble, the first model's.
       all_steps: the same for each model.
@@ -103,6 +105,7 @@ class Translator:
         self.network = Network(models, vocabulary.size, mesh, ensemble)
         self._segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
         self.search = self._segments.decoder
+        self.scorer = Scorer(self.network, vocabulary)
         self.steps = list(steps)
         self.all_steps = [self.steps, *(one.steps for one in others)]
 
@@ -210,6 +213,41 @@ class Translator:
         request = Request(decode, n_best, sampling, mbr, align)
         outputs = iter(self._segments(segments, request, progress))
         return [join(text, list(itertools.islice(outputs, len(text.segments)))) for text in parts]
+
+    def score(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        max_source_length: int | None = None,
+        first_line: int = 1,
+        progress: bool = False,
+    ) -> list[Score]:
+        """Return how likely each target is for its source, see `Scorer`.
+
+        A search gives the same log-probability to an output whose pieces are those that the
+        vocabulary makes of its text.
+
+        Args:
+          sources: raw texts.
+          targets: their translations, raw texts.
+          max_source_length: limit on the tokens of a source, as for `translate`; None takes the
+            config's. No target is cut.
+          first_line: line number of the first pair, for messages.
+          progress: whether to show a progress bar on stderr.
+
+        Raises:
+          UserError: if there are more sources or more targets, an item is no text, or a pair is too
+            long for learned positions or for the memory of a device.
+        """
+        decode = self.check_options(max_source_length=max_source_length)
+        return self.scorer(
+            _as_texts(sources),
+            _as_texts(targets),
+            source_limit=self.search.source_limit(decode),
+            first_line=first_line,
+            progress=progress,
+        )
 
     def _encode_prefixes(
         self,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer_jax.inference.alignment import pharaoh, piece_alignment, word_alignment
+from transformer_jax.inference.alignment import Aligner, pharaoh, piece_alignment, word_alignment
 
 # Three source words of one piece each, then EOS; two target words, then EOS.
 SOURCE, TARGET = [0, 1, 2, None], [0, 1, None]
@@ -78,6 +78,46 @@ def test_pieces_are_aligned_without_eos():
 def test_weights_of_another_shape_are_refused():
     with pytest.raises(ValueError, match=r'weights has shape \(3, 4\): it must be \[3, 3\]'):
         word_alignment(WEIGHTS, [0, 1, None], TARGET)
+
+
+@pytest.fixture(scope='module')
+def align(translator):
+    """Call it with texts and outputs for the alignments of the outputs."""
+    aligner = Aligner(translator.network, translator.vocabulary)
+
+    def run(texts, outputs):
+        sources = translator.vocabulary.encode(texts)
+        padded = [np.append(ids, [0, 0]) for ids in translator.vocabulary.encode(outputs)]
+        return aligner(texts, sources, padded, translator.config.decode)
+
+    return run
+
+
+def test_outputs_are_aligned_with_the_words_of_their_raw_texts(align):
+    texts = ['  The cat\u00a0sleeps. ', '', 'Où ?', 'The cat.', '☃☃ Ж']
+    outputs = ['Le chat dort.', 'Non.', '', 'Le chat.', 'Ж ☃']
+    found = align(texts, outputs)
+    for text, output, pairs in zip(texts, outputs, found, strict=True):
+        assert list(pairs) == sorted(pairs)
+        assert sorted(y for _, y in pairs) == [*range(len(output.split()) if text else 0)]
+        assert {x for x, _ in pairs} <= set(range(len(text.split())))
+
+
+def test_order_of_the_outputs_changes_nothing(align):
+    texts, outputs = ['The cat sleeps.', 'Where is the house?'], ['Où est la maison ?', 'Le chat.']
+    assert align(texts[::-1], outputs[::-1]) == align(texts, outputs)[::-1]
+
+
+def test_the_words_of_a_source_that_was_cut_off_are_not_aligned(translator):
+    text = 'The cat sleeps and the dog eats the apple near the table.'
+    (ids,) = translator.vocabulary.encode([text])
+    cut = np.append(ids[:3], translator.vocabulary.eos_id)
+    aligner = Aligner(translator.network, translator.vocabulary)
+    outputs = translator.vocabulary.encode(['Le chat dort et le chien mange la pomme.'])
+    (found,) = aligner([text], [cut], outputs, translator.config.decode)
+    kept = {*translator.vocabulary.source_words(text)[:3]}
+    assert {x for x, _ in found} <= kept
+    assert len(found) == 9
 
 
 def test_pharaoh_lists_pairs_of_source_and_target():

@@ -4,6 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from transformer_jax.config import DecodeConfig
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.inference.network import CrossAttention, Network
+from transformer_jax.inference.teacher_forcing import TeacherForcing
+
 Alignment = tuple[tuple[int, int], ...]
 
 
@@ -80,3 +85,49 @@ def piece_alignment(weights: np.ndarray, shift: bool = False) -> Alignment:
 def pharaoh(alignment: Iterable[tuple[int, int]]) -> str:
     """Return an alignment in the Pharaoh format, for example '0-0 1-2'."""
     return ' '.join(f'{source}-{target}' for source, target in alignment)
+
+
+class Aligner:
+    """Aligns the words of outputs with those of their sources."""
+
+    def __init__(self, network: Network, vocabulary: Vocabulary):
+        """Align by the attention of the models of `network`."""
+        self._vocabulary = vocabulary
+        self._teacher_forcing = TeacherForcing(network)
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        sources: Sequence[np.ndarray],
+        outputs: Sequence[np.ndarray],
+        decode: DecodeConfig,
+        numbers: Sequence[int] | None = None,
+    ) -> list[Alignment]:
+        """Return the alignment of each output.
+
+        Args:
+          texts: raw source of each output. Its words are those of `str.split`, as are the words of
+            the text of an output.
+          sources: int32 ids of each source, which end with EOS; if a source was cut, its further
+            words are not aligned.
+          outputs: int32 ids of each output, which end with EOS, then 0.
+          decode: names layer, heads and step of the attention.
+          numbers: the line number of each source, for error messages; None counts from 1.
+
+        Returns:
+          Pairs (source word, output word) for each output, see `word_alignment`.
+
+        Raises:
+          UserError: if an output is too long for the memory of a device.
+        """
+        outputs = [ids[: np.count_nonzero(ids)] for ids in outputs]
+        found: list[Alignment] = [()] * len(outputs)
+        for k, weights_TS in self._teacher_forcing.attention(
+            sources, outputs, CrossAttention.of(decode), numbers
+        ):
+            source_words = self._vocabulary.source_words(texts[k])[: len(sources[k]) - 1]
+            output_words = self._vocabulary.output_words(outputs[k].tolist())
+            found[k] = word_alignment(
+                weights_TS, [*source_words, None], output_words, decode.alignment_shift
+            )
+        return found

@@ -9,13 +9,12 @@ import numpy as np
 from transformer_jax.config import DecodeConfig
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
-from transformer_jax.inference.alignment import word_alignment
+from transformer_jax.inference.alignment import Aligner
 from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.inference.mbr import MbrChooser
-from transformer_jax.inference.network import CrossAttention, Network
+from transformer_jax.inference.network import Network
 from transformer_jax.inference.outputs import Translation, distinct
 from transformer_jax.inference.search_methods import Sampling, Search
-from transformer_jax.inference.teacher_forcing import TeacherForcing
 from transformer_jax.runtime.progress import progress_bar
 
 _logger = logging.getLogger('transformer_jax')
@@ -57,7 +56,6 @@ class SegmentTranslator:
       network: the models.
       vocabulary: vocabulary of both languages.
       decoder: searches for token ids.
-      forcing: looks at given outputs.
     """
 
     def __init__(self, network: Network, vocabulary: Vocabulary, target_language: str):
@@ -70,7 +68,7 @@ class SegmentTranslator:
         """
         self.network, self.vocabulary = network, vocabulary
         self.decoder = BatchDecoder(network, vocabulary.eos_id)
-        self.forcing = TeacherForcing(network)
+        self._aligner = Aligner(network, vocabulary)
         self._target_language = target_language
 
     def __call__(
@@ -189,24 +187,16 @@ class SegmentTranslator:
     ) -> None:
         """Give each output in `found` the alignment of its words with those of its segment."""
         places = [(k, n) for k, outputs in enumerate(found) for n in range(len(outputs))]
-        outputs = [found[k][n][0] for k, n in places]
-        outputs = [ids[: np.count_nonzero(ids)] for ids in outputs]
-        for place, weights_TS in self.forcing.attention(
+        alignments = self._aligner(
+            [segments[k].text for k, _ in places],
             [sentences[k] for k, _ in places],
-            outputs,
-            CrossAttention.of(decode),
+            [found[k][n][0] for k, n in places],
+            decode,
             [segments[k].line for k, _ in places],
-        ):
-            k, n = places[place]
-            # A source that was cut has fewer tokens than its text has pieces.
-            source_words = self.vocabulary.source_words(segments[k].text)[: len(sentences[k]) - 1]
-            pairs = word_alignment(
-                weights_TS,
-                [*source_words, None],
-                self.vocabulary.output_words(outputs[place].tolist()),
-                decode.alignment_shift,
-            )
-            found[k][n] = found[k][n][0], found[k][n][1]._replace(alignment=pairs)
+        )
+        for (k, n), alignment in zip(places, alignments, strict=True):
+            ids, output = found[k][n]
+            found[k][n] = ids, output._replace(alignment=alignment)
 
 
 def _posterior(
