@@ -19,7 +19,6 @@ from transformer_jax.errors import UserError, user_path
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.storage.files import atomic_write, read_json
 
-
 _STATE = {'settings': str, 'input': str, 'output': str, 'lines': int, 'bytes': int, 'cut': int}
 _SKIP_CHUNK = 4096  # lines
 _BLOCK = 1 << 20  # bytes
