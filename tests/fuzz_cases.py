@@ -92,6 +92,7 @@ _COMMANDS = {
     'main': ['--config=config.py --workdir=run', '--config=config.py --workdir=new'],
     'translate': ['--workdir=run', '--workdir=run --input=text', '--workdir=run --sample'],
     'evaluate': ['--workdir=run', '--workdir=run --source=text --reference=text'],
+    'score': ['--workdir=run', '--workdir=run --source=text --reference=text'],
     'average': ['--workdir=run --output=new', '--workdir=run --output=new --steps=1,2'],
     'benchmark': ['--config=config.py --parts=compile', '--config=config.py --parts=input'],
     'paper': [''],
@@ -160,7 +161,7 @@ def overrides(dice: random.Random) -> Case:
 
 def flags(dice: random.Random) -> Case:
     """Set up to three flags of a command, which reads odd text."""
-    command = dice.choices(list(_COMMANDS), [3, 8, 5, 4, 3, 0.3])[0]
+    command = dice.choices(list(_COMMANDS), [3, 9, 5, 4, 4, 3, 0.3])[0]
     arguments = dice.choice(_COMMANDS[command]).split()
     for name in dice.choices([*_flags_of(command), 'absent'], k=dice.choice([0, 1, 1, 2, 3])):
         value = _value(dice)
@@ -254,7 +255,9 @@ def _reading(workdir: Path, damage: list[str], dice: random.Random) -> Case:
     ways = (
         'translate --workdir={0}',
         'translate --workdir={0} --average=best',
+        'translate --workdir={0} --workdir=run --align',
         'evaluate --workdir={0}',
+        'score --workdir={0} --source=text --reference=text',
         'average --workdir={0} --output=new',
         'main --config=config.py --workdir={0}',
         'main --config=config.py --workdir={0} --config.train.steps=4',

@@ -145,7 +145,7 @@ def test_command_succeeds(checkout, run_command, monkeypatch, command):
     assert code == 0, err
     if '.translate ' in command and '--output' not in command:
         lines = 5 if '--input' in command else 1
-        assert len(out.splitlines()) == lines * (3 if '--n_best=3' in command else 1)
+        assert len(out.splitlines()) == lines * (3 if '--n_best=3 ' in command else 1)
 
 
 @pytest.mark.slow

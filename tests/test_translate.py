@@ -312,7 +312,7 @@ def test_an_output_that_is_the_input_is_refused(run_command, workdir, tmp_path):
     arguments = ['--workdir', workdir, '--input', tmp_path / 'in', '--output', tmp_path / 'link']
     code, _, err = run_command(translate, *arguments)
     assert code == 2
-    assert 'is also the input' in err
+    assert 'is also --input: choose another name' in err
     assert (tmp_path / 'in').read_text() == 'a\n'
 
 
