@@ -158,6 +158,14 @@ def test_an_ensemble_decides_otherwise_than_its_first_model(translator, ensemble
     assert ensemble.all_steps == [translator.steps, [7]]
 
 
+def test_the_other_settings_of_a_model_do_not_matter_to_its_ensemble(translator, other):
+    train = dataclasses.replace(other.config.train, keep=1)
+    decode = dataclasses.replace(other.config.decode, average_checkpoints=1)
+    config = dataclasses.replace(other.config, train=train, decode=decode)
+    changed = of_models(translator, other._replace(config=config))
+    assert changed(TEXTS[:1]) == of_models(translator, other)(TEXTS[:1])
+
+
 def test_the_coverage_of_an_ensemble_is_penalised(ensemble):
     assert flat(ensemble.translate(TEXTS)) != flat(ensemble.translate(TEXTS, coverage_penalty=1.0))
 
@@ -255,7 +263,8 @@ def test_layer_heads_and_shift_choose_the_attention(translator):
         ({'suppress_tokens': '▁le xyzzy'}, "decode.suppress_tokens: 'xyzzy' is no piece of the"),
         ({'suppress_tokens': '</s>'}, "decode.suppress_tokens='</s>' has EOS"),
         ({'prefixes': ['a', 'b']}, 'must be a list with one prefix for each of the 1 texts'),
-        ({'prefixes': 'a'}, "prefixes='a' must be a list with one prefix"),
+        ({'prefixes': 'a'}, "prefixes='a' must be a list with a prefix a text."),
+        ({'prefixes': 5}, 'prefixes=5 must be a list with a prefix a text.'),
         ({'prefixes': [5]}, 'prefixes: 5 is neither a str nor a list of str.'),
         ({'prefixes': [['▁xyzzy']]}, "prefix of line 1: '▁xyzzy' is no piece"),
         ({'mbr': 'comet', 'n_best': 2}, "mbr='comet' must be one of chrf, bleu"),

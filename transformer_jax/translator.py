@@ -94,13 +94,10 @@ class Translator:
         Raises:
           UserError: if `ensemble` is another word.
         """
-        if ensemble not in ENSEMBLES:
-            raise UserError(
-                f'ensemble={ensemble!r} must be one of {", ".join(ENSEMBLES)}'
-                f'{did_you_mean(str(ensemble), ENSEMBLES)}'
-            )
+        _check_ensemble(ensemble)
         self.config = config
         self.vocabulary = vocabulary
+        self._configs = [config, *(one.config for one in others)]
         models = [(config.model, params), *((one.config.model, one.params) for one in others)]
         self.network = Network(models, vocabulary.size, mesh, ensemble)
         self._segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
@@ -135,6 +132,7 @@ class Translator:
           UserError: if a folder holds no trained model, a model cannot be read, or the models have
             different vocabularies.
         """
+        _check_ensemble(ensemble)
         mesh = data_mesh()  # orbax would report missing devices with a trace
         workdirs = [workdir] if isinstance(workdir, str | os.PathLike) else list(workdir)
         if not workdirs:
@@ -259,7 +257,10 @@ class Translator:
         """Return the ids of the prefixes that are not empty, without EOS, by their index."""
         if prefixes is None:
             return {}
-        if isinstance(prefixes, str) or len(prefixes) != count:
+        if isinstance(prefixes, str) or not isinstance(prefixes, Iterable):
+            raise UserError(f'prefixes={shown(prefixes)} must be a list with a prefix a text.')
+        prefixes = list(prefixes)
+        if len(prefixes) != count:
             raise UserError(
                 f'prefixes={shown(prefixes)} must be a list with one prefix for each of the '
                 f'{count:,} texts; give an empty string for none.'
@@ -310,8 +311,9 @@ class Translator:
         given = {name: value for name, value in options.items() if value is not None}
         decode = dataclasses.replace(self.config.decode, **given)
         # Each config as a whole checks that its layers, heads and learned positions are enough.
-        for model in self.network.ensemble.models:
-            decode = dataclasses.replace(self.config, model=model.config, decode=decode).decode
+        search = {name: getattr(decode, name) for name in SEARCH_FIELDS}
+        for config in self._configs:
+            dataclasses.replace(config, decode=dataclasses.replace(config.decode, **search))
         self._segments.suppressed(decode)
         if type(n_best) is not int:
             raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
@@ -347,6 +349,14 @@ class Translator:
         decode = self.check_options(**options)
         lengths = self._segments.lengths(_as_texts(texts), decode)
         self.search.prepare(lengths, self._segments.search(decode))
+
+
+def _check_ensemble(ensemble: str) -> None:
+    if ensemble not in ENSEMBLES:
+        raise UserError(
+            f'ensemble={shown(ensemble)} must be one of {", ".join(ENSEMBLES)}'
+            f'{did_you_mean(str(ensemble), ENSEMBLES)}'
+        )
 
 
 def _split(text: str, splitter: SentenceSplitter | None) -> SegmentedText:
