@@ -1,6 +1,8 @@
 """Translates lines of text: python -m transformer_jax.translate --workdir=DIR."""
 
+import argparse
 import contextlib
+import functools
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,9 +11,15 @@ from transformer_jax import command_line
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import open_output
+from transformer_jax.inference.terminal import (
+    BackgroundCompiler,
+    TerminalLines,
+    TerminalSettings,
+)
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
-from transformer_jax.runtime.signals import Stopped, answer_signals
+from transformer_jax.runtime.progress import STDERR
+from transformer_jax.runtime.signals import Stopped, answer_signals, end_at_once
 from transformer_jax.storage.cache import (
     cache_folder,
     content_digest,
@@ -46,21 +54,57 @@ def main(arguments: Sequence[str]) -> None:
         settings = options | {'scores': flags.scores, 'steps': translator.steps}
         weights = translator.vocabulary.digest, os.path.realpath(flags.workdir)
         done, cut = output.begin(lines, content_digest([repr(settings), *weights]))
+        session = TerminalSettings(flags.n_best, flags.scores, flags.beam_size)
+        at_terminal = isinstance(lines, StdinLines) and lines.is_terminal
+        if at_terminal:
+            compiler = stack.enter_context(BackgroundCompiler())
+            use = functools.partial(_use_settings, flags, translator, compiler)
+            use(session)
+            lines = TerminalLines(lines, session, use)
         while True:
             try:
                 chunk = lines.take(_chunk_size(translator))
                 if not chunk:
                     break
+                options |= {'n_best': session.n_best, 'beam_size': session.beam_size}
                 results = translator.translate(
                     chunk, first_line=done + 1, progress=len(chunk) >= _BAR_FROM, **options
                 )
             except Stopped as stopped:
                 raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
+            except UserError as error:
+                if not at_terminal:
+                    raise
+                print(f'error: {error}', file=STDERR)
+                continue
             cut += sum(best.cut for outputs in results for best in outputs[:1])
-            output.write(chunk, _formatted(results, done + 1, flags.n_best, flags.scores), cut)
+            formatted = _formatted(results, done + 1, session.n_best, session.scores)
+            output.write(chunk, formatted, cut)
             done += len(chunk)
         output.commit()
         warn_of_cut_outputs(cut, done, decode)
+        if at_terminal:
+            end_at_once(0)  # do not wait for the compiler
+
+
+def _use_settings(
+    flags: argparse.Namespace,
+    translator: 'Translator',
+    compiler: BackgroundCompiler,
+    settings: TerminalSettings,
+) -> None:
+    """Check the settings and compile for them; raise a UserError if one is out of range."""
+    import numpy as np
+
+    options = _options(argparse.Namespace(**vars(flags) | vars(settings)))
+    decode = translator.check_options(**options)
+    method = {name: options[name] for name in ('n_best', 'sampling')}
+
+    def prepare(tokens: int) -> None:
+        # The search of a sentence of padding ends at once.
+        list(translator.search([np.zeros(tokens, np.int32)], decode, **method))
+
+    compiler.start(prepare)
 
 
 def _parser() -> command_line.Parser:
