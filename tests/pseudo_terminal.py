@@ -1,6 +1,5 @@
 """A process at a pseudo-terminal, for tests of interactive use."""
 
-import fcntl
 import os
 import select
 import subprocess
@@ -10,6 +9,12 @@ import time
 import tty
 
 _DEADLINE = 60  # seconds
+# Only the process itself can make the terminal its controlling one, from which Ctrl-C comes.
+_BEGIN = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 
 
 class PseudoTerminal:
@@ -26,15 +31,11 @@ class PseudoTerminal:
         self._ours, self._theirs = os.openpty()
         names = ('stdin', 'stdout', 'stderr')
         self.process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [sys.executable, '-c', _BEGIN, *arguments],
             **dict.fromkeys(names, self._theirs) | streams,
             env=os.environ | {'TERM': 'xterm', 'LC_ALL': 'C.UTF-8'} | dict(env),
             start_new_session=True,
-            preexec_fn=self._make_controlling,
         )
-
-    def _make_controlling(self):
-        fcntl.ioctl(self._theirs, termios.TIOCSCTTY, 0)
 
     def __enter__(self):
         return self

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from pseudo_terminal import PseudoTerminal
+from tiny_run import TEXTS
 
 from transformer_jax.errors import UserError
 from transformer_jax.inference import terminal
@@ -257,3 +258,25 @@ def test_redirected_outputs_hold_no_prompts():
         out = at_terminal.process.stdout.read().decode().splitlines()
     assert [out[0], out[-1]] == ["['one'] n=1", 'end']
     assert not any('>' in line for line in out)
+
+
+def test_a_session_of_the_command_answers_while_it_compiles(workdir, translator, tmp_path):
+    arguments = ('-m', 'transformer_jax.translate', '--workdir', str(workdir))
+    env = {'TRANSFORMER_JAX_CACHE': str(tmp_path)}  # no program is compiled yet
+    with PseudoTerminal(*arguments, env=env) as at_terminal:
+        at_terminal.wait_for('> ')
+        at_terminal.type(f'{TEXTS[0]}\n')
+        assert f'\n{translator(TEXTS[0])}\n' in at_terminal.wait_for('\n> ')
+        at_terminal.type(':n 9\n')
+        assert 'error: n_best=9 must be from 1 to the beam size' in at_terminal.wait_for('\n> ')
+        at_terminal.type(':n 2\n')
+        at_terminal.wait_for('\n> ')
+        at_terminal.type(f'{TEXTS[2]}\n')
+        best = translator(TEXTS[2], n_best=2)
+        shown = at_terminal.wait_for('\n> ').splitlines()
+        assert shown[-3:-1] == [f'2\t{one.text}' for one in best]
+        at_terminal.type(':beam 3\n')  # begins to compile again
+        at_terminal.wait_for('\n> ')
+        at_terminal.type('\x04')
+        assert at_terminal.end()[0] == 0
+        assert at_terminal.echoes_lines()
