@@ -112,7 +112,8 @@ def _parser() -> command_line.Parser:
         command='translate',
         description='Translates each line of the input to one line of the output, in order. An\n'
         'empty line stays empty. It answers the lines that have come as soon as no more are\n'
-        'waiting. With --output, a stopped command can be run again and resumes where it stopped.',
+        'waiting. With --output, a stopped command can be run again and resumes where it stopped.\n'
+        'At a terminal, :help lists commands that change n_best, scores and beam_size.',
     )
     command_line.add_model_flags(parser)
     parser.add_argument('--input', help='file to read (default: stdin)')

@@ -74,6 +74,8 @@ def test_settings_that_are_refused_stay_as_they_were(capsys):
     [
         (':n', "':n' needs a whole number, not '': for example ':n 5'."),
         (':beam wide', "':beam' needs a whole number, not 'wide': for example ':beam 5'."),
+        (':scores off', "':scores' takes no value: leave out 'off'."),
+        (':quit now', "':quit' takes no value: leave out 'now'."),
         (':scroes', "':scroes' is no command: did you mean ':scores'?"),
         (':D', "':D' is no command."),
         (':état', "':état' is no command."),

@@ -80,7 +80,7 @@ class TerminalLines:
             try:
                 line = _edited_line() if self._edits else next(iter(self._stdin.take(1)), None)
                 command = _COMMAND.fullmatch(line or '')
-                if line is None or (command and command[1] == 'quit'):
+                if line is None or (command and command.groups() == ('quit', '')):
                     return []
                 if not command:
                     return [line.removeprefix(':') if line.startswith('::') else line]
@@ -91,6 +91,8 @@ class TerminalLines:
     def _obey(self, name: str, value: str) -> None:
         """Do what a command asks for; raise UserError if that is impossible."""
         changed = dataclasses.replace(self._settings)
+        if value and name in ('scores', 'help', 'quit'):
+            raise UserError(f"':{name}' takes no value: leave out {shown(value)}.")
         if name == 'n':
             changed.n_best = _whole_number(name, value)
         elif name == 'beam':
