@@ -116,13 +116,14 @@ def _search(config, flags, devices, top_k):
     from jax.sharding import NamedSharding, PartitionSpec
 
     from transformer_jax.inference import batch_decoder
-    from transformer_jax.inference.search_methods import Batch, BeamSearch, Sampling
+    from transformer_jax.inference.network import Ensemble
+    from transformer_jax.inference.search_methods import Batch, Sampling, Search
     from transformer_jax.model import Transformer, in_compute_dtype
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
     from transformer_jax.training.initialization import abstract_state
 
     mesh, vocab_size = make_mesh(devices=devices), config.data.vocab_size
-    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
+    ensemble = Ensemble((Transformer(config.model, vocab_size, MeshLayout(mesh)),))
 
     def array(dtype, *shape):
         sharding = batch_sharding(mesh) if shape else NamedSharding(mesh, PartitionSpec())
@@ -135,21 +136,22 @@ def _search(config, flags, devices, top_k):
 
     params = abstract_state(config, vocab_size, mesh).params
     converted = jax.eval_shape(lambda params: in_compute_dtype(config.model, params), params)
-    variables = {'params': like(converted, jax.tree.map(lambda x: x.sharding, params))}
+    variables = ({'params': like(converted, jax.tree.map(lambda x: x.sharding, params))},)
     source, numbers = array(jnp.int32, flags.rows, flags.length), array(jnp.int32, flags.rows)
-    start = batch_decoder._start.lower(variables, source, model=model)
+    start = batch_decoder._start.lower(variables, source, ensemble=ensemble)
     started = start.compile()
-    beam = BeamSearch(config.decode.beam_size, config.decode.length_penalty)
-    values, method = (beam if top_k is None else Sampling(top_k=top_k)).split()
+    sampling = None if top_k is None else Sampling(top_k=top_k)
+    search = Search.of(config.decode, sampling=sampling, suppress=[] if top_k is None else [1])
+    values, method = search.method.split()
     found = batch_decoder._search.lower(
         variables,
         like(start.out_info, started.output_shardings),
         Batch(source, numbers, numbers),
         {name: array(value.dtype) for name, value in values.items()},
-        model=model,
+        ensemble=ensemble,
         method=method,
+        constraints=search.constraints,
         eos_id=2,
-        unknown_id=1,
         max_extra_length=config.decode.max_extra_length,
     )
     return [started, found.compile()]

@@ -32,6 +32,7 @@ def make_cache(sentences):
 
 def step_with(table):
     """Return a step whose cache is the history as a number in base V, to detect mixed-up rows."""
+    table = jnp.asarray(table)
 
     def step(tokens, position, cache):
         history = jnp.where(position == 0, 0, cache['history'] * VOCAB + tokens)
@@ -61,18 +62,33 @@ def log_prob(table, sentence, output):
     return total
 
 
-def enumerate_outputs(table, sentence, limit, alpha):
-    """Return all outputs as (score, tokens), the best first."""
-    outputs = [
+def outputs_up_to(limit):
+    """Return all outputs of at most `limit` tokens."""
+    return [
         (*words, EOS)
         for length in range(limit)
         for words in itertools.product([2, 3, 4], repeat=length)
     ]
+
+
+def enumerate_outputs(table, sentence, limit, alpha):
+    """Return all outputs as (score, tokens), the best first."""
     scored = [
         (log_prob(table, sentence, output) / ((5 + len(output)) / 6) ** alpha, output)
-        for output in outputs
+        for output in outputs_up_to(limit)
     ]
     return sorted(scored, reverse=True)
+
+
+def assert_finds_the_best(found, sentence, scored):
+    """Compare a search that is wide enough with all outputs that are allowed, (score, tokens)."""
+    scored = sorted(scored, reverse=True)
+    ranks = range(len(scored))
+    assert [output_of(found, sentence, rank) for rank in ranks] == [o for _, o in scored]
+    np.testing.assert_allclose(
+        found.scores[sentence, : len(scored)], [score for score, _ in scored], rtol=2e-5, atol=1e-6
+    )
+    assert np.all(found.scores[sentence, len(scored) :] == -np.inf)
 
 
 def output_of(found, sentence, rank=0):

@@ -7,9 +7,12 @@ import sys
 
 import pytest
 
-from transformer_jax import average, command_line, evaluate, translate, translator
+from transformer_jax import average, command_line, evaluate, translate
 from transformer_jax.config import Config
+from transformer_jax.config.decode import SEARCH_FIELDS
+from transformer_jax.decoding.ensembles import ENSEMBLES
 from transformer_jax.errors import UserError
+from transformer_jax.inference.mbr import METRICS
 
 
 def test_a_failure_of_ours_keeps_its_trace(monkeypatch):
@@ -42,7 +45,6 @@ def test_flags_about_checkpoints_reach_load_trained(
         asked.append((workdir, given['checkpoints'], given['average']))
         raise UserError('enough')
 
-    monkeypatch.setattr(translator, 'load_trained', load)
     monkeypatch.setattr('transformer_jax.inference.load.load_trained', load)
     flags = ['--workdir', 'run', '--checkpoints', '3', '--average', 'best', *more]
     assert run_command(module, *flags)[0] == 2
@@ -104,3 +106,20 @@ def test_a_result_that_cannot_be_written_gives_one_sentence(monkeypatch):
         monkeypatch.undo()
         full.reconfigure(write_through=False)
         command_line.os.dup2(command_line.os.open('/dev/null', 1), full.fileno())
+
+
+def test_the_flags_of_the_search_are_the_fields_of_the_config():
+    parser = command_line.Parser('translate', '')
+    command_line.add_search_flags(parser)
+    flags = {action.dest: action for action in parser._actions if action.dest != 'help'}
+    assert tuple(flags) == SEARCH_FIELDS
+    for action in flags.values():
+        assert len(action.help) > 40  # the field's text in the docstring
+
+
+def test_the_choices_of_flags_are_those_of_the_translator():
+    parser = command_line.Parser('translate', '')
+    command_line.add_model_flags(parser)
+    command_line.add_output_flags(parser)
+    choices = {action.dest: action.choices for action in parser._actions}
+    assert (choices['ensemble'], choices['mbr']) == (ENSEMBLES, METRICS)

@@ -41,7 +41,14 @@ def test_split_dev_scores_the_dev_set(run_command, workdir):
 def test_flags_of_the_search_are_used_and_printed(run_command, workdir):
     flags = ['--split', 'dev', '--beam_size', '1', '--length_penalty', '1']
     _, out, _ = run_command(evaluate, '--workdir', workdir, *flags)
-    assert 'beam 1, log-probability / ((5 + length) / 6)^1,' in out
+    assert 'beam 1, log-probability / ((5 + length) / 6)^1;' in out
+
+
+def test_minimum_bayes_risk_and_its_samples_are_printed(run_command, workdir):
+    flags = '--split dev --sample --seed 2 --n_best 3 --mbr chrf'.split()
+    code, out, _ = run_command(evaluate, '--workdir', workdir, *flags)
+    assert code == 0
+    assert 'seed=2), best expected chrf of 3 outputs;' in out
 
 
 def test_a_changed_set_is_refused(run_command, workdir, tmp_path):

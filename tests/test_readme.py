@@ -82,7 +82,8 @@ COMMANDS = list(
     )
 )
 MODULE = re.compile(
-    r'(?:echo (?P<stdin>".*") \| )?(?P<settings>[A-Z_]+=\S+ )?python -m transformer_jax\.'
+    r'(?:(?:echo|printf) (?P<stdin>".*"|\'.*\') \| )?(?P<settings>[A-Z_]+=\S+ )?'
+    r'python -m transformer_jax\.'
 )
 IN_PROCESS = [c for c in COMMANDS if MODULE.match(c) or c.startswith(('cp ', 'mkdir '))]
 STARTED = [c for c in COMMANDS if c not in IN_PROCESS and entry(NOT_RUN, c) is None]
@@ -115,7 +116,8 @@ def write_pairs(stem, pairs, languages=('en', 'fr')):
 def checkout(tmp_path_factory, workdir):
     """A checkout with the trained run runs/demo and all the text files that the READMEs name."""
     folder = make_checkout(tmp_path_factory.mktemp('checkout'))
-    shutil.copytree(workdir, folder / 'runs' / 'demo')
+    for name in ('demo', 'seed1', 'seed2'):
+        shutil.copytree(workdir, folder / 'runs' / name)
     pairs = phrasebook.generate(seed=1, train=300, dev=0, test=0)['train']
     write_pairs(folder / 'my_corpus' / 'train', pairs)
     for corpus in ('multi30k', 'multi30k_tok'):
@@ -138,11 +140,12 @@ def test_command_succeeds(checkout, run_command, monkeypatch, command):
     arguments += shlex.split(entry(SHORTER, command[command.index('python') :]) or '')
     if name == 'transformer_jax.benchmark':
         name += '.__main__'
-    stdin = ''.join(f'{line}\n' for line in shlex.split(stdin))
+    stdin = ''.join(f'{line}\n' for line in shlex.split(stdin)).replace(r'\t', '\t')
     code, out, err = run_command(importlib.import_module(name), *arguments, stdin=stdin.encode())
     assert code == 0, err
     if '.translate ' in command and '--output' not in command:
-        assert len(out.splitlines()) == (15 if '--n_best=3' in command else 1)
+        lines = 5 if '--input' in command else 1
+        assert len(out.splitlines()) == lines * (3 if '--n_best=3' in command else 1)
 
 
 @pytest.mark.slow

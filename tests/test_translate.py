@@ -8,7 +8,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tiny_run import TEXTS
+from tiny_run import TEXTS, tiny
 
 from transformer_jax import translate
 from transformer_jax.runtime.signals import Stopped
@@ -37,6 +37,19 @@ def test_a_terminal_is_prompted_for_each_line(run_command, workdir, translator):
         (['--length_penalty', '2'], {'length_penalty': 2.0}),
         (['--max_source_length', '3'], {'max_source_length': 3}),
         (
+            '--length_norm power --coverage_penalty 0.2 --min_length 2 --no_repeat_ngram 3'.split(),
+            {
+                'length_norm': 'power',
+                'coverage_penalty': 0.2,
+                'min_length': 2,
+                'no_repeat_ngram': 3,
+            },
+        ),
+        (['--suppress_tokens', '▁le .'], {'suppress_tokens': '▁le .'}),
+        (['--align', '--no-alignment_shift'], {'align': True, 'alignment_shift': False}),
+        (['--mbr', 'chrf', '--n_best', '3'], {'mbr': 'chrf', 'n_best': 3}),
+        (['--paragraphs'], {'paragraphs': True}),
+        (
             '--sample --temperature 1.5 --top_k 40 --top_p 0.9 --seed 3'.split(),
             {'sampling': Sampling(1.5, 40, 0.9, 3)},
         ),
@@ -54,6 +67,50 @@ def test_flags_reach_the_translator(run_command, translator, monkeypatch, flags,
     assert run_command(translate, '--workdir', 'x', *flags, stdin=b'\n')[0] == 0
     [given] = asked
     assert given.items() >= options.items()
+
+
+def test_an_alignment_follows_each_text(run_command, workdir, translator):
+    flags = ['--workdir', workdir, '--align', '--scores']
+    code, out, _ = run_command(translate, *flags, stdin=f'{TEXTS[0]}\n\n'.encode())
+    [[found]] = translator.translate(TEXTS[:1], align=True)
+    pairs = ' '.join(f'{source}-{target}' for source, target in found.alignment)
+    assert code == 0
+    assert out == f'{found.score:.4f}\t{found.text}\t{pairs}\n0.0000\t\t\n'
+
+
+@pytest.mark.parametrize('kind, prefix', [('text', 'Un chien'), ('pieces', '▁le ▁la')])
+def test_lines_may_have_the_beginning_of_their_output(
+    run_command, workdir, translator, kind, prefix
+):
+    lines = f'{TEXTS[0]}\t{prefix}\n{TEXTS[1]}\n'.encode()
+    code, out, _ = run_command(translate, '--workdir', workdir, '--prefix', kind, stdin=lines)
+    prefixes = [prefix.split() if kind == 'pieces' else prefix, '']
+    assert code == 0
+    assert out.splitlines() == translator(TEXTS[:2], prefixes=prefixes)
+    assert out.startswith(prefix if kind == 'text' else 'le la')
+
+
+def test_mbr_writes_one_line_for_each_line(run_command, workdir, translator):
+    flags = '--mbr bleu --n_best 8 --sample --seed 3'.split()
+    lines = f'{TEXTS[0]}\n{TEXTS[1]}\n'.encode()
+    code, out, _ = run_command(translate, '--workdir', workdir, *flags, stdin=lines)
+    assert code == 0
+    expected = translator(TEXTS[:2], mbr='bleu', n_best=8, sampling=Sampling(seed=3))
+    assert out.splitlines() == expected
+
+
+def test_several_workdirs_are_an_ensemble(run_command, workdir, translator):
+    flags = ['--workdir', workdir, '--workdir', workdir, '--ensemble', 'log_probabilities']
+    code, out, _ = run_command(translate, *flags, stdin=f'{TEXTS[0]}\n'.encode())
+    assert (code, out.strip()) == (0, translator(TEXTS[0]))
+
+
+def test_an_ensemble_needs_one_vocabulary(run_command, workdir, run_of):
+    other = run_of('tiny', tiny())
+    flags = ['--workdir', workdir, '--workdir', other]
+    code, out, err = run_command(translate, *flags, stdin=b'a\n')
+    assert (code, out) == (2, '')
+    assert f"workdir='{other}' has another vocabulary than '{workdir}'" in err
 
 
 def test_only_newlines_end_a_line(run_command, workdir, translator, tmp_path):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures('programs_kept')
 @pytest.mark.parametrize('mesh', [MeshConfig(1, 8, 1), MeshConfig(4, 1, 2), MeshConfig(2, 2, 2)])
 def test_every_mesh_translates_as_one_device_does(translator, mesh):
     alone, spread = (
-        Translator(translator.config, translator.vocabulary, translator.search.params, mesh=m)
+        Translator(translator.config, translator.vocabulary, translator.network.params[0], mesh=m)
         for m in (make_mesh(devices=jax.devices()[:1]), make_mesh(mesh))
     )
     expected, found = (t.translate(TEXTS[:2], n_best=2) for t in (alone, spread))
@@ -29,7 +29,7 @@ def test_every_mesh_translates_as_one_device_does(translator, mesh):
 
 
 def test_sentences_are_divided_among_all_devices(translator):
-    assert translator.search.mesh.shape == {'data': 8, 'fsdp': 1, 'tensor': 1}
+    assert translator.network.mesh.shape == {'data': 8, 'fsdp': 1, 'tensor': 1}
 
 
 def test_a_text_gives_a_text_and_a_list_a_list(translator):
@@ -99,7 +99,7 @@ def test_an_unseen_character_is_translated(translator):
 def test_a_text_cut_to_the_limit_is_reported_by_line(translator, caplog):
     decode = translator.config.decode.__class__(max_source_length=8, max_extra_length=10)
     config = Config(model=translator.config.model, decode=decode)
-    limited = Translator(config, translator.vocabulary, translator.search.params)
+    limited = Translator(config, translator.vocabulary, translator.network.params[0])
     limited.translate(['The cat.', 'the cat ' * 20], first_line=5)
     assert {record.getMessage() for record in caplog.records} == {
         f'Line 6 has {len(translator.vocabulary.encode(["the cat " * 20])[0])} tokens '
@@ -188,7 +188,7 @@ def test_a_bad_option_is_refused(translator, options, sentence):
 
 
 def test_outputs_without_a_finite_score_give_a_warning(translator, caplog):
-    huge = jax.tree.map(lambda x: jnp.full_like(x, 1e38), translator.search.params)
+    huge = jax.tree.map(lambda x: jnp.full_like(x, 1e38), translator.network.params[0])
     diverged = Translator(translator.config, translator.vocabulary, huge)
     assert diverged(TEXTS[:1]) == ['']
     assert '1 lines have no translation, the first of them is line 1: the scores of' in caplog.text

@@ -51,8 +51,8 @@ def test_samples_of_a_line_differ_and_come_best_first(translator):
 
 def test_samples_do_not_depend_on_their_number(translator):
     sampling = Sampling(temperature=1.5)
-    few, many = (translator(TEXTS[1], n_best=n, sampling=sampling) for n in (6, 70))
-    assert len(many) == 70  # more than one batch holds
+    few, many = (translator(TEXTS[1], n_best=n, sampling=sampling) for n in (6, 80))
+    assert len(many) > 64  # more than one batch holds; the same texts are put together
     assert {one.text for one in few} <= {one.text for one in many}
     assert many[0].score == max(one.score for one in many)
 

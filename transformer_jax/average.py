@@ -21,7 +21,8 @@ def main(arguments: Sequence[str]) -> None:
         'the latest, the best by dev BLEU, or those of --steps (default: as decode.average of the\n'
         'config).',
     )
-    command_line.add_model_flags(parser)
+    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    command_line.add_checkpoint_flags(parser)
     parser.add_argument('--output', required=True, help='folder to write')
     parser.add_argument('--steps', help='steps of the checkpoints, for example 800,900,1000')
     flags = parser.parse_args(arguments)

@@ -15,6 +15,7 @@ _COMMANDS = {
     'train': 'train a translator, or resume its training',
     'translate': 'translate lines of text',
     'evaluate': 'score a trained model: BLEU, chrF, loss and perplexity',
+    'score': 'score given translations with their log-probabilities',
     'average': 'write a model that is the mean of checkpoints',
     'paper': "print Table 3 of the paper with this package's parameter counts",
     'benchmark': 'measure training and decoding',

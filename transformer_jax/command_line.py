@@ -8,13 +8,17 @@ Results go to stdout, everything else to stderr.
 
 import argparse
 import contextlib
+import dataclasses
+import inspect
 import os
+import re
 import select
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from transformer_jax.config.decode import SEARCH_FIELDS, DecodeConfig
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import STDERR, show_messages
@@ -28,12 +32,17 @@ from transformer_jax.runtime.signals import (
 
 __all__ = [
     'Parser',
+    'add_checkpoint_flags',
     'add_config_flag',
     'add_model_flags',
+    'add_output_flags',
     'add_search_flags',
+    'model_options',
     'module_of',
     'print_result',
     'run',
+    'sampling_values',
+    'search_options',
 ]
 
 
@@ -169,8 +178,25 @@ def add_config_flag(parser: Parser) -> None:
 
 
 def add_model_flags(parser: Parser) -> None:
-    """Add the flags that choose the weights: --workdir, --checkpoints and --average."""
-    parser.add_argument('--workdir', required=True, help='folder of a trained run')
+    """Add the flags that choose the weights; `model_options` reads them."""
+    parser.add_argument(
+        '--workdir',
+        required=True,
+        action='append',
+        help='folder of a trained run; give it several times for an ensemble of models with one '
+        'vocabulary, which searches with the settings of the first',
+    )
+    parser.add_argument(
+        '--ensemble',
+        choices=('probabilities', 'log_probabilities'),
+        default='probabilities',
+        help='what of several models is averaged (default: probabilities)',
+    )
+    add_checkpoint_flags(parser)
+
+
+def add_checkpoint_flags(parser: Parser) -> None:
+    """Add the flags that choose the checkpoints of a run: --checkpoints and --average."""
     parser.add_argument(
         '--checkpoints', type=int, help='how many to average (default: from the config)'
     )
@@ -181,15 +207,80 @@ def add_model_flags(parser: Parser) -> None:
     )
 
 
+def model_options(flags: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `Translator.load` that `add_model_flags` asks for."""
+    names = ('workdir', 'checkpoints', 'average', 'ensemble')
+    return {name: getattr(flags, name) for name in names}
+
+
 def add_search_flags(parser: Parser) -> None:
-    """Add the flags of beam search: --beam_size, --length_penalty and --max_extra_length."""
+    """Add a flag for each field of the section `decode` that belongs to the search."""
+    fields = {field.name: field for field in dataclasses.fields(DecodeConfig)}
+    for name, text in _field_texts(DecodeConfig).items():
+        if name not in SEARCH_FIELDS:
+            continue
+        text = f'{text.removesuffix(".")} (default: from the config)'.replace('%', '%%')
+        if fields[name].type is bool:
+            parser.add_argument(
+                f'--{name}', action=argparse.BooleanOptionalAction, default=None, help=text
+            )
+        else:
+            parser.add_argument(f'--{name}', type=fields[name].type, help=text)
+
+
+def add_output_flags(parser: Parser) -> None:
+    """Add the flags of several outputs a line: --n_best, --mbr, --sample and what belongs to it."""
     parser.add_argument(
-        '--beam_size', type=int, help='number of hypotheses (default: from the config)'
+        '--n_best', type=int, default=1, help='different outputs for each line (default: 1)'
     )
-    parser.add_argument('--length_penalty', type=float, help='alpha (default: from the config)')
     parser.add_argument(
-        '--max_extra_length',
-        type=int,
-        help='limit on the tokens that an output has more than its input (default: from the '
-        'config)',
+        '--mbr',
+        choices=('chrf', 'bleu'),
+        help='of the --n_best outputs, take the one with the best expected chrF or BLEU (minimum '
+        'Bayes risk)',
     )
+    parser.add_argument('--sample', action='store_true', help='sample outputs; no beam search')
+    parser.add_argument('--temperature', type=float, help='with --sample (default: 1)')
+    parser.add_argument(
+        '--top_k', type=int, help='with --sample: the tokens to draw from; 0 is all (default: 0)'
+    )
+    parser.add_argument(
+        '--top_p',
+        type=float,
+        help='with --sample: the probability mass to draw from; 1 is all (default: 1)',
+    )
+    parser.add_argument('--seed', type=int, help='with --sample (default: 0)')
+
+
+def sampling_values(flags: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the fields of `Sampling` that the flags set, or None without --sample.
+
+    Raises:
+      UserError: if flags of sampling and of beam search are mixed.
+    """
+    given = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
+    given = {name: value for name, value in given.items() if value is not None}
+    if flags.sample:
+        for name in ('beam_size', 'length_norm', 'length_penalty', 'coverage_penalty'):
+            if getattr(flags, name) is not None:
+                raise UserError(
+                    f'--{name}={getattr(flags, name)} is for beam search, which --sample replaces: '
+                    'leave out one of the two.'
+                )
+        return given
+    for name, value in given.items():
+        raise UserError(f'--{name}={value} requires --sample: add it.')
+    return None
+
+
+def search_options(flags: argparse.Namespace) -> dict[str, Any]:
+    """Return the flags of `add_search_flags` that were given."""
+    given = {name: getattr(flags, name) for name in SEARCH_FIELDS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _field_texts(section: type) -> dict[str, str]:
+    """Return the text of each field in the docstring of a config section."""
+    attributes = inspect.cleandoc(section.__doc__ or '').partition('Attributes:')[2]
+    entries = re.findall(r'^  (\w+): (.*(?:\n    .*)*)', attributes, re.MULTILINE)
+    return {name: ' '.join(text.split()) for name, text in entries}

@@ -1,10 +1,12 @@
 """Scores a trained model: python -m transformer_jax.evaluate --workdir=DIR."""
 
+import math
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
+from transformer_jax.config import DecodeConfig
 from transformer_jax.data.corpus import load_split
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
@@ -17,7 +19,8 @@ from transformer_jax.storage.workdir import Workdir
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.translator import Translator
+    from transformer_jax.training.corpus_loss import CorpusLoss
+    from transformer_jax.translator import Sampling, Translator
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -35,29 +38,22 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _evaluate(flags: Namespace) -> None:
-    from transformer_jax.training.corpus_loss import LossEvaluator, perplexity
-    from transformer_jax.translator import Translator, warn_of_cut_outputs
+    from transformer_jax.training.corpus_loss import perplexity
+    from transformer_jax.translator import Sampling, Translator, warn_of_cut_outputs
 
     texts = None if flags.source is None else _read_files(flags.source, flags.reference)
     keep_compiled_programs(cache_folder())
-    translator = Translator.load(
-        flags.workdir, checkpoints=flags.checkpoints, average=flags.average
-    )
-    if texts is None:
-        texts = _read_own_set(flags.workdir, translator, flags.split or 'test')
-    sources, *references = texts
-    options = {
-        name: getattr(flags, name) for name in ('beam_size', 'length_penalty', 'max_extra_length')
-    }
+    sampling = command_line.sampling_values(flags)
+    sampling = None if sampling is None else Sampling(**sampling)
+    options = command_line.search_options(flags)
+    options |= {'n_best': flags.n_best, 'mbr': flags.mbr, 'sampling': sampling}
+    translator = Translator.load(**command_line.model_options(flags))
     decode = translator.check_options(**options)
-    measure = LossEvaluator(
-        translator.search.model,
-        translator.vocabulary,
-        translator.config.optimizer.label_smoothing,
-        translator.search.mesh,
-    )
+    if texts is None:
+        texts = _read_own_set(flags.workdir[0], translator, flags.split or 'test')
+    sources, *references = texts
     # Texts too long for learned positions fail here, before the search, which takes longer.
-    loss = measure(translator.search.params, list(zip(sources, references[0], strict=True)))
+    loss = _loss(translator, sources, references[0])
     found = [best for best, *_ in translator.translate(sources, progress=True, **options)]
     outputs, cut = [x.text for x in found], sum(x.cut for x in found)
     warn_of_cut_outputs(cut, len(found), decode)
@@ -65,24 +61,70 @@ def _evaluate(flags: Namespace) -> None:
     word = 'word' if tokenizer(language) == '13a' else 'character'
     units = [text.split() if word == 'word' else ''.join(text.split()) for text in references[0]]
     count = sum(len(of_text) + 1 for of_text in units)  # the model also predicts each sentence end
+    smoothed = '' if math.isnan(loss.loss) else f'{loss.loss:.4f} label-smoothed, '
     for score in all_scores(outputs, *references, target_language=language):
         command_line.print_result(
             f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}'
         )
     command_line.print_result(
-        f'loss         {loss.loss:.4f} label-smoothed, {loss.nll:.4f} without, nats per token\n'
+        f'loss         {smoothed}{loss.nll:.4f} without smoothing, nats per token\n'
         f'perplexity   {loss.perplexity:.4f} per token ({loss.tokens:,}), '
         f'{perplexity(loss.nll * loss.tokens / count):.4f} per {word} ({count:,}); both count '
         'sentence ends\n'
         f'sentences    {len(sources):,}, {len(references)} reference(s) each\n'
-        f'search       beam {decode.beam_size}, log-probability / ((5 + length) / 6)^'
-        f'{decode.length_penalty:g}, at most {decode.max_extra_length} tokens more than the '
-        f'source; {cut:,} outputs reached this limit\n'
-        f'checkpoints  mean of steps {translator.steps}\n'
+        f'search       {_search_text(decode, flags, sampling)}; at most '
+        f'{decode.max_extra_length} tokens more than the source, {cut:,} outputs reached this '
+        'limit\n'
+        f'{_models_text(translator, flags.ensemble)}\n'
         '± is half the 95 % confidence interval, by bootstrap (bs and seed). Compare BLEU and '
         'chrF2 only\nwith scores whose signatures are otherwise equal; older papers used the '
         'other scores.'
     )
+
+
+def _loss(
+    translator: 'Translator', sources: Sequence[str], references: Sequence[str]
+) -> 'CorpusLoss':
+    """Return the loss of the references; the smoothed loss of an ensemble is NaN."""
+    from transformer_jax.training.corpus_loss import CorpusLoss, LossEvaluator, perplexity
+
+    network = translator.network
+    if len(network.params) > 1:
+        scores = translator.score(sources, references)
+        tokens = sum(score.tokens for score in scores)
+        nll = -sum(score.log_prob for score in scores) / tokens
+        return CorpusLoss(math.nan, nll, perplexity(nll), tokens)
+    measure = LossEvaluator(
+        network.ensemble.models[0],
+        translator.vocabulary,
+        translator.config.optimizer.label_smoothing,
+        network.mesh,
+    )
+    return measure(network.params[0], list(zip(sources, references, strict=True)))
+
+
+def _search_text(decode: DecodeConfig, flags: Namespace, sampling: 'Sampling | None') -> str:
+    divisor = {
+        'gnmt': f' / ((5 + length) / 6)^{decode.length_penalty:g}',
+        'power': f' / length^{decode.length_penalty:g}',
+        'none': '',
+    }[decode.length_norm]
+    text = (
+        f'beam {decode.beam_size}, log-probability{divisor}' if sampling is None else f'{sampling}'
+    )
+    names = ('min_length', 'no_repeat_ngram', 'suppress_tokens')
+    if sampling is None:
+        names = ('coverage_penalty', *names)
+    given = [f'{name} {getattr(decode, name)}' for name in names if getattr(decode, name)]
+    chosen = [] if flags.mbr is None else [f'best expected {flags.mbr} of {flags.n_best} outputs']
+    return ', '.join([text, *given, *chosen])
+
+
+def _models_text(translator: 'Translator', ensemble: str) -> str:
+    means = '; '.join(f'mean of steps {steps}' for steps in translator.all_steps)
+    if len(translator.all_steps) == 1:
+        return f'checkpoints  {means}'
+    return f'checkpoints  ensemble of {len(translator.all_steps)} models by {ensemble}: {means}'
 
 
 def _parser() -> command_line.Parser:
@@ -106,6 +148,7 @@ def _parser() -> command_line.Parser:
         help="which of the run's own sets (default: test)",
     )
     command_line.add_search_flags(parser)
+    command_line.add_output_flags(parser)
     return parser
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError
 from transformer_jax.inference.line_input import FileLines, StdinLines
-from transformer_jax.inference.line_output import open_output
+from transformer_jax.inference.line_output import check_output, open_output
 from transformer_jax.inference.terminal import (
     BackgroundCompiler,
     TerminalLines,
@@ -30,6 +30,7 @@ from transformer_jax.storage.cache import (
 if TYPE_CHECKING:
     from transformer_jax.translator import Translation, Translator
 
+_SHAPES = ('align', 'prefix', 'paragraphs')  # flags that change what is written
 _BAR_FROM = 200  # lines from which a progress bar is shown
 
 
@@ -44,15 +45,14 @@ def main(arguments: Sequence[str]) -> None:
     with program_cache.use(programs), contextlib.ExitStack() as stack:
         lines = StdinLines() if flags.input is None else FileLines(flags.input)
         keep_compiled_programs(cache_folder())
-        translator = Translator.load(
-            flags.workdir, checkpoints=flags.checkpoints, average=flags.average
-        )
+        translator = Translator.load(**command_line.model_options(flags))
         decode = translator.check_options(**options)  # before any output is begun
-        _check_output(flags.output, flags.input, flags.workdir)
+        check_output(flags.output, {'--input': flags.input}, flags.workdir)
         output = open_output(flags.output, stack)
         # The outputs depend on these, and on the lines.
-        settings = options | {'scores': flags.scores, 'steps': translator.steps}
-        weights = translator.vocabulary.digest, os.path.realpath(flags.workdir)
+        written = [getattr(flags, name) for name in ('scores', *_SHAPES)]
+        settings = options, written, translator.all_steps, flags.ensemble
+        weights = translator.vocabulary.digest, *map(os.path.realpath, flags.workdir)
         done, cut = output.begin(lines, content_digest([repr(settings), *weights]))
         session = TerminalSettings(flags.n_best, flags.scores, flags.beam_size)
         at_terminal = isinstance(lines, StdinLines) and lines.is_terminal
@@ -66,9 +66,20 @@ def main(arguments: Sequence[str]) -> None:
                 chunk = lines.take(_chunk_size(translator))
                 if not chunk:
                     break
-                options |= {'n_best': session.n_best, 'beam_size': session.beam_size}
+                if at_terminal:
+                    flags = _with_settings(flags, session)
+                    options = _options(flags)
+                texts, prefixes = chunk, None
+                if flags.prefix is not None:
+                    texts, prefixes = _split_prefixes(chunk, flags.prefix)
                 results = translator.translate(
-                    chunk, first_line=done + 1, progress=len(chunk) >= _BAR_FROM, **options
+                    texts,
+                    prefixes=prefixes,
+                    align=flags.align,
+                    paragraphs=flags.paragraphs,
+                    first_line=done + 1,
+                    progress=len(chunk) >= _BAR_FROM,
+                    **options,
                 )
             except Stopped as stopped:
                 raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
@@ -78,13 +89,16 @@ def main(arguments: Sequence[str]) -> None:
                 print(f'error: {error}', file=STDERR)
                 continue
             cut += sum(best.cut for outputs in results for best in outputs[:1])
-            formatted = _formatted(results, done + 1, session.n_best, session.scores)
-            output.write(chunk, formatted, cut)
+            output.write(chunk, _formatted(results, done + 1, flags), cut)
             done += len(chunk)
         output.commit()
         warn_of_cut_outputs(cut, done, decode)
         if at_terminal:
             end_at_once(0)  # do not wait for the compiler
+
+
+def _with_settings(flags: argparse.Namespace, settings: TerminalSettings) -> argparse.Namespace:
+    return argparse.Namespace(**vars(flags) | vars(settings))
 
 
 def _use_settings(
@@ -94,17 +108,9 @@ def _use_settings(
     settings: TerminalSettings,
 ) -> None:
     """Check the settings and compile for them; raise a UserError if one is out of range."""
-    import numpy as np
-
-    options = _options(argparse.Namespace(**vars(flags) | vars(settings)))
-    decode = translator.check_options(**options)
-    method = {name: options[name] for name in ('n_best', 'sampling')}
-
-    def prepare(tokens: int) -> None:
-        # The search of a sentence of padding ends at once.
-        list(translator.search([np.zeros(tokens, np.int32)], decode, **method))
-
-    compiler.start(prepare)
+    options = _options(_with_settings(flags, settings))
+    translator.check_options(**options)
+    compiler.start(lambda tokens: translator.prepare(lengths=[tokens], **options))
 
 
 def _parser() -> command_line.Parser:
@@ -119,53 +125,45 @@ def _parser() -> command_line.Parser:
     parser.add_argument('--input', help='file to read (default: stdin)')
     parser.add_argument('--output', help='file to write (default: stdout)')
     command_line.add_search_flags(parser)
-    parser.add_argument(
-        '--max_source_length',
-        type=int,
-        help='longer lines are cut to this many tokens; 0 is no limit (default: from the config)',
-    )
-    parser.add_argument(
-        '--n_best',
-        type=int,
-        default=1,
-        help='outputs for each line, each written as LINE_NUMBER<TAB>TEXT if more than 1 '
-        '(default: 1)',
-    )
+    command_line.add_output_flags(parser)
     parser.add_argument('--scores', action='store_true', help='write SCORE<TAB> before each text')
-    parser.add_argument('--sample', action='store_true', help='sample outputs; no beam search')
-    parser.add_argument('--temperature', type=float, help='with --sample (default: 1)')
     parser.add_argument(
-        '--top_k', type=int, help='with --sample: the tokens to draw from; 0 is all (default: 0)'
+        '--align',
+        action='store_true',
+        help='write <TAB>ALIGNMENT after each text: pairs of words, for example "0-0 1-2"',
     )
     parser.add_argument(
-        '--top_p',
-        type=float,
-        help='with --sample: the probability mass to draw from; 1 is all (default: 1)',
+        '--prefix',
+        choices=('text', 'pieces'),
+        help='each line is SOURCE<TAB>PREFIX: its outputs begin with this text, or with these '
+        'pieces, which are separated by spaces',
     )
-    parser.add_argument('--seed', type=int, help='with --sample (default: 0)')
+    parser.add_argument(
+        '--paragraphs',
+        action='store_true',
+        help="split lines into sentences; needs pip install -e '.[paragraphs]'",
+    )
     return parser
 
 
 def _options(flags: Any) -> dict[str, Any]:
     """Return the options of `Translator.translate` that the flags ask for."""
-    sampling = None
-    given = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
-    given = {name: value for name, value in given.items() if value is not None}
-    if flags.sample:
-        for name in ('beam_size', 'length_penalty'):
-            if getattr(flags, name) is not None:
-                raise UserError(
-                    f'--{name}={getattr(flags, name)} is for beam search, which --sample replaces: '
-                    'leave out one of the two.'
-                )
-        from transformer_jax.translator import Sampling
+    from transformer_jax.translator import Sampling
 
-        sampling = Sampling(**given)
-    for name, value in given.items():
-        if not flags.sample:
-            raise UserError(f'--{name}={value} requires --sample: add it.')
-    search = ('beam_size', 'length_penalty', 'max_extra_length', 'max_source_length', 'n_best')
-    return {name: getattr(flags, name) for name in search} | {'sampling': sampling}
+    options = command_line.search_options(flags)
+    sampling = command_line.sampling_values(flags)
+    return options | {
+        'n_best': flags.n_best,
+        'mbr': flags.mbr,
+        'sampling': None if sampling is None else Sampling(**sampling),
+    }
+
+
+def _split_prefixes(chunk: Sequence[str], kind: str) -> tuple[list[str], list[str | list[str]]]:
+    """Return the sources of lines SOURCE<TAB>PREFIX, and the prefixes."""
+    pairs = [line.partition('\t') for line in chunk]
+    prefixes = [prefix.split() if kind == 'pieces' else prefix for *_, prefix in pairs]
+    return [source for source, *_ in pairs], prefixes
 
 
 def _chunk_size(translator: 'Translator') -> int:
@@ -174,32 +172,21 @@ def _chunk_size(translator: 'Translator') -> int:
 
 
 def _formatted(
-    results: Sequence[Sequence['Translation']], first_line: int, n_best: int, scores: bool
+    results: Sequence[Sequence['Translation']], first_line: int, flags: Any
 ) -> list[str]:
-    """Return a line for each output, with the line number and the score if they are asked for."""
+    """Return a line for each output, with what else the flags ask for."""
+    from transformer_jax.inference.alignment import pharaoh
+
     written = []
     for line, outputs in enumerate(results, first_line):
-        number = f'{line}\t' if n_best > 1 else ''
+        number = f'{line}\t' if flags.n_best > 1 and flags.mbr is None else ''
         for found in outputs:
-            score = f'{found.score:.4f}\t' if scores else ''
-            written.append(f'{number}{score}{found.text}')
+            score = f'{found.score:.4f}\t' if flags.scores else ''
+            pairs = ''
+            if found.alignment is not None:
+                pairs = '\t' + pharaoh(found.alignment)
+            written.append(f'{number}{score}{found.text}{pairs}')
     return written
-
-
-def _check_output(output: str | None, source: str | None, workdir: str) -> None:
-    """Raise a UserError if the output would replace the input, or a file of the run."""
-    if output is None:
-        return
-    place = os.path.realpath(user_path(output, '--output'))
-    run = os.path.realpath(user_path(workdir, '--workdir'))
-    if place.startswith(os.path.join(run, '')):
-        raise UserError(
-            f'--output={output!r} is in the work directory, which holds files of the run only: '
-            'choose another place.'
-        )
-    is_file = source is not None and os.path.isfile(source)
-    if is_file and place == os.path.realpath(user_path(source, '--input')):
-        raise UserError(f'--output={output!r} is also the input: choose another name.')
 
 
 if __name__ == '__main__':

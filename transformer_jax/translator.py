@@ -5,6 +5,8 @@ translator('The cat sleeps.')
 """
 
 import dataclasses
+import inspect
+import itertools
 import logging
 import os
 from collections.abc import Iterable, Sequence
@@ -14,34 +16,23 @@ import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
+from transformer_jax.config.decode import SEARCH_FIELDS
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.errors import UserError
-from transformer_jax.inference.batch_decoder import BatchDecoder
-from transformer_jax.inference.load import load_trained
+from transformer_jax.decoding.ensembles import ENSEMBLES
+from transformer_jax.errors import UserError, did_you_mean, shown
+from transformer_jax.inference.load import TrainedModel, load_ensemble
+from transformer_jax.inference.mbr import METRICS
+from transformer_jax.inference.network import Network
+from transformer_jax.inference.outputs import Translation, join
+from transformer_jax.inference.scores import Score, Scorer
 from transformer_jax.inference.search_methods import Sampling
-from transformer_jax.runtime.progress import progress_bar
+from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
+from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_lines
 from transformer_jax.sharding import data_mesh
 
 _MOST_SAMPLES = 10_000  # for each text
+_MOST_MBR_OUTPUTS = 1024
 _logger = logging.getLogger('transformer_jax')
-
-
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """One output for a text.
-
-    Attributes:
-      text: the output as raw text.
-      score: log-probability in nats, divided by the length penalty; from sampling it is undivided.
-      tokens: the pieces of the output, without EOS.
-      cut: whether the output ended at its limit, which is decode.max_extra_length tokens more than
-        its source has.
-    """
-
-    text: str
-    score: float
-    tokens: tuple[str, ...]
-    cut: bool = False
 
 
 def _as_texts(texts: Iterable[str]) -> list[str]:
@@ -64,13 +55,17 @@ def _as_texts(texts: Iterable[str]) -> list[str]:
 
 
 class Translator:
-    """Translates raw text with one model.
+    """Translates raw text with one model, or with an ensemble of models of one vocabulary.
 
     Attributes:
-      config: config of the run that trained the model.
+      config: config of the run that trained the model; of an ensemble, the first model's.
       vocabulary: vocabulary of both languages.
-      search: decoder of token ids, which holds the parameters on their devices.
-      steps: steps of the checkpoints that were averaged; empty if parameters were given.
+      network: the models, on their devices.
+      search: decoder of token ids.
+      scorer: scores pairs of texts; `score` calls it.
+      steps: steps of the checkpoints that were averaged; empty if parameters were given. Of an
+        ensemble, the first model's.
+      all_steps: the same for each model.
     """
 
     def __init__(
@@ -80,6 +75,9 @@ class Translator:
         params: Any,
         steps: Sequence[int] = (),
         mesh: Mesh | None = None,
+        *,
+        others: Sequence[TrainedModel] = (),
+        ensemble: str = 'probabilities',
     ):
         """Take parameters that are in memory already; `load` reads them from a work directory.
 
@@ -89,49 +87,73 @@ class Translator:
           params: the model's parameters, as nested dicts of arrays.
           steps: steps of the checkpoints that the parameters are the mean of.
           mesh: devices to use; None takes all devices of this process.
+          others: further models of the same vocabulary, which predict together with this one.
+          ensemble: 'probabilities' averages the models' probabilities, 'log_probabilities' their
+            logarithms.
+
+        Raises:
+          UserError: if `ensemble` is another word.
         """
+        if ensemble not in ENSEMBLES:
+            raise UserError(
+                f'ensemble={ensemble!r} must be one of {", ".join(ENSEMBLES)}'
+                f'{did_you_mean(str(ensemble), ENSEMBLES)}'
+            )
         self.config = config
         self.vocabulary = vocabulary
+        models = [(config.model, params), *((one.config.model, one.params) for one in others)]
+        self.network = Network(models, vocabulary.size, mesh, ensemble)
+        self._segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
+        self.search = self._segments.decoder
+        self.scorer = Scorer(self.network, vocabulary)
         self.steps = list(steps)
-        self.search = BatchDecoder(
-            config, vocabulary.size, vocabulary.eos_id, params, mesh, vocabulary.unknown_id
-        )
+        self.all_steps = [self.steps, *(one.steps for one in others)]
 
     @classmethod
     def load(
         cls,
-        workdir: str | os.PathLike[str],
+        workdir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         checkpoints: int | None = None,
         average: str | None = None,
         steps: Sequence[int] | None = None,
+        ensemble: str = 'probabilities',
     ):
-        """Load a trained model from its work directory.
+        """Load a trained model from its work directory, or an ensemble from several.
 
         Args:
-          workdir: folder of the run.
+          workdir: folder of the run, or a list of folders. The settings of the first one's search
+            are used.
           checkpoints: number of checkpoints to average; None takes the run's
             decode.average_checkpoints.
           average: 'latest' averages the latest checkpoints, 'best' those with the highest dev BLEU;
             None takes the run's decode.average.
           steps: steps of the checkpoints to average; excludes `checkpoints` and `average`.
+          ensemble: how the predictions of several models are averaged, see `Translator`.
 
         Raises:
-          UserError: if the folder holds no trained model, or the model cannot be read.
+          UserError: if a folder holds no trained model, a model cannot be read, or the models have
+            different vocabularies.
         """
         mesh = data_mesh()  # orbax would report missing devices with a trace
-        found = load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps)
-        return cls(*found, mesh=mesh)
+        workdirs = [workdir] if isinstance(workdir, str | os.PathLike) else list(workdir)
+        if not workdirs:
+            raise UserError('workdir=[] names no folder: give the folder of a run.')
+        first, *others = load_ensemble(
+            workdirs, checkpoints=checkpoints, average=average, steps=steps
+        )
+        return cls(*first, mesh=mesh, others=others, ensemble=ensemble)
 
     def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
         """Translate a text to a text, or a list of texts to a list of texts.
 
         Args:
           text: one raw text, or several.
-          **options: options of `translate`. With n_best, each text gives a list of `Translation`s.
+          **options: options of `translate`. With n_best and without mbr, each text gives a list of
+            `Translation`s.
         """
         results = self.translate([text] if isinstance(text, str) else text, **options)
-        if 'n_best' not in options:
+        if 'n_best' not in options or options.get('mbr'):
             results = [outputs[0].text for outputs in results]
         return results[0] if isinstance(text, str) else results
 
@@ -140,103 +162,138 @@ class Translator:
         texts: Iterable[str],
         *,
         n_best: int = 1,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        max_extra_length: int | None = None,
-        max_source_length: int | None = None,
         sampling: Sampling | None = None,
+        mbr: str | None = None,
+        align: bool = False,
+        prefixes: Sequence[str | Sequence[str]] | None = None,
+        paragraphs: bool = False,
         first_line: int = 1,
         progress: bool = False,
+        **options: Any,
     ) -> list[list[Translation]]:
         """Translate texts of any length, in batches of similar length.
 
         An empty text stays empty, and so does a text that normalisation empties. A text longer than
-        max_source_length is cut, and a warning gives its line number.
+        max_source_length is cut, and a warning gives its line number. The lines of a text with line
+        ends are translated one by one.
 
         Args:
-          texts: raw texts, each one sentence.
-          n_best: outputs for each text, best first; at most the beam size, or 10,000 when
+          texts: raw texts, each one sentence unless `paragraphs`.
+          n_best: different outputs for each text, best first; at most the beam size, or 10,000 when
             sampling.
-          beam_size: number of hypotheses; None takes the config's.
-          length_penalty: alpha of the length penalty; None takes the config's.
-          max_extra_length: limit on the tokens that an output has more than its text; None takes
-            the config's.
-          max_source_length: limit on the tokens of a text, EOS included; 0 is no limit; None takes
-            the config's.
           sampling: how to sample outputs; None searches for them.
+          mbr: 'chrf' or 'bleu' returns one of the `n_best` outputs, the one with the best expected
+            metric if another of them were the right one (minimum Bayes risk). Samples count
+            equally, outputs of a search by their probability.
+          align: whether to align the words of each output with those of its text.
+          prefixes: the forced beginning of each text's output, as a text or as a list of pieces; ''
+            for none.
+          paragraphs: whether to split texts into sentences; needs the extra `paragraphs`.
           first_line: line number of the first text, for warnings and for the seed of sampling.
           progress: whether to show a progress bar on stderr.
+          **options: fields of `DecodeConfig` that replace the config's, for example beam_size.
 
         Returns:
-          For each text, its outputs; fewer than n_best if the search found fewer.
+          For each text, its outputs; fewer than n_best if the search found fewer different ones.
 
         Raises:
           UserError: if an option is out of range, an item of `texts` is no text, or a text needs
             more memory than a device has.
         """
-        decode = self.check_options(
-            n_best=n_best,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_extra_length=max_extra_length,
-            max_source_length=max_source_length,
-            sampling=sampling,
-        )
+        decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
         texts = _as_texts(texts)
-        ids_of = self._encode_and_cut(texts, decode, first_line)
-        indices, lines = list(ids_of), list(ids_of.values())
-        numbers = [first_line + index for index in indices]
-        limits = [self.search.output_limit(len(ids), decode) for ids in lines]
-        results: list[list[Translation]] = [[Translation('', 0.0, ())] * n_best for _ in texts]
-        failed: list[int] = []  # numbers of the lines without an output
-        with progress_bar('Translating', total=len(lines), unit=' lines', shown=progress) as bar:
-            for k, tokens, scores in self.search(
-                lines, decode, n_best=n_best, sampling=sampling, numbers=numbers
-            ):
-                results[indices[k]] = [
-                    self._translation(tokens[n], scores[n], limits[k])
-                    for n in range(n_best)
-                    if n == 0 or scores[n] > -np.inf
-                ]
-                if not np.isfinite(scores[0]):
-                    failed.append(numbers[k])
-                bar.update()
-        if failed:
-            _logger.warning(
-                '%d lines have no translation, the first of them is line %d: the scores of their '
-                'outputs are not finite. The model diverged in training, or its weights are '
-                'damaged.',
-                len(failed),
-                min(failed),
-            )
-        return results
+        splitter = SentenceSplitter(self.config.data.source_language) if paragraphs else None
+        parts = [_split(text, splitter) for text in texts]
+        forced = self._encode_prefixes(prefixes, len(texts), decode, first_line)
+        segments = [
+            Segment(segment, first_line + k, part, None if part else forced.get(k))
+            for k, text in enumerate(parts)
+            for part, segment in enumerate(text.segments)
+        ]
+        request = Request(decode, n_best, sampling, mbr, align)
+        outputs = iter(self._segments(segments, request, progress))
+        return [join(text, list(itertools.islice(outputs, len(text.segments)))) for text in parts]
 
-    def _encode_and_cut(
-        self, texts: Sequence[str], decode: DecodeConfig, first_line: int
+    def score(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        max_source_length: int | None = None,
+        first_line: int = 1,
+        progress: bool = False,
+    ) -> list[Score]:
+        """Return how likely each target is for its source, see `Scorer`.
+
+        A search gives the same log-probability to an output whose pieces are those that the
+        vocabulary makes of its text.
+
+        Args:
+          sources: raw texts.
+          targets: their translations, raw texts.
+          max_source_length: limit on the tokens of a source, as for `translate`; None takes the
+            config's. No target is cut.
+          first_line: line number of the first pair, for messages.
+          progress: whether to show a progress bar on stderr.
+
+        Raises:
+          UserError: if there are more sources or more targets, an item is no text, or a pair is too
+            long for learned positions or for the memory of a device.
+        """
+        decode = self.check_options(max_source_length=max_source_length)
+        return self.scorer(
+            _as_texts(sources),
+            _as_texts(targets),
+            source_limit=self.search.source_limit(decode),
+            first_line=first_line,
+            progress=progress,
+        )
+
+    def _encode_prefixes(
+        self,
+        prefixes: Sequence[str | Sequence[str]] | None,
+        count: int,
+        decode: DecodeConfig,
+        first_line: int,
     ) -> dict[int, np.ndarray]:
-        """Return the token ids of each text that is not empty, by index, cut to the limit."""
-        ids_of = {k: ids for k, ids in enumerate(self.vocabulary.encode(texts)) if len(ids) > 1}
-        limit = self.search.source_limit(decode)
-        for index, ids in ids_of.items():
-            if limit and len(ids) > limit:
-                _logger.warning(
-                    'Line %d has %d tokens and is cut to the limit of %d.',
-                    first_line + index,
-                    len(ids),
-                    limit,
+        """Return the ids of the prefixes that are not empty, without EOS, by their index."""
+        if prefixes is None:
+            return {}
+        if isinstance(prefixes, str) or len(prefixes) != count:
+            raise UserError(
+                f'prefixes={shown(prefixes)} must be a list with one prefix for each of the '
+                f'{count:,} texts; give an empty string for none.'
+            )
+        for prefix in prefixes:
+            pieces = [prefix] if isinstance(prefix, str) else prefix
+            if not isinstance(pieces, Sequence) or not all(isinstance(x, str) for x in pieces):
+                raise UserError(f'prefixes: {shown(prefix)} is neither a str nor a list of str.')
+        texts = [prefix for prefix in prefixes if isinstance(prefix, str)]
+        encoded = iter(self.vocabulary.encode(_as_texts(texts)))
+        found = {}
+        limit = self.network.max_sequence_length
+        for index, prefix in enumerate(prefixes):
+            name = f'prefix of line {first_line + index}'
+            if isinstance(prefix, str):
+                ids = next(encoded)[:-1]
+            else:
+                ids = self.vocabulary.ids_of_pieces(prefix, name)
+            if limit is not None and len(ids) + 1 + decode.max_extra_length > limit:
+                raise UserError(
+                    f'{name} has {len(ids):,} tokens, but model.max_positions={limit} leaves '
+                    f'{max(0, limit - 1 - decode.max_extra_length):,}: shorten it.'
                 )
-                ids_of[index] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
-        return ids_of
+            if len(ids):
+                found[index] = ids
+        return found
 
     def check_options(
         self,
         *,
         n_best: int = 1,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        max_extra_length: int | None = None,
-        max_source_length: int | None = None,
         sampling: Sampling | None = None,
+        mbr: str | None = None,
+        **options: Any,
     ) -> DecodeConfig:
         """Check options of `translate`, which has the same names for them.
 
@@ -244,19 +301,18 @@ class Translator:
           The search settings: the config's, with the given options in their place.
 
         Raises:
-          UserError: if an option is out of range.
+          UserError: if an option is unknown or out of range.
         """
-        given = {
-            'beam_size': beam_size,
-            'length_penalty': length_penalty,
-            'max_extra_length': max_extra_length,
-            'max_source_length': max_source_length,
-        }
-        decode = dataclasses.replace(
-            self.config.decode, **{k: v for k, v in given.items() if v is not None}
-        )
-        # The config as a whole checks that learned positions are enough for the output.
-        decode = dataclasses.replace(self.config, decode=decode).decode
+        for name in options:
+            if name not in SEARCH_FIELDS:
+                known = (*SEARCH_FIELDS, *inspect.signature(self.translate).parameters)
+                raise UserError(f'{name} is no option of translate{did_you_mean(name, known)}')
+        given = {name: value for name, value in options.items() if value is not None}
+        decode = dataclasses.replace(self.config.decode, **given)
+        # Each config as a whole checks that its layers, heads and learned positions are enough.
+        for model in self.network.ensemble.models:
+            decode = dataclasses.replace(self.config, model=model.config, decode=decode).decode
+        self._segments.suppressed(decode)
         if type(n_best) is not int:
             raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
         if sampling is not None and not isinstance(sampling, Sampling):
@@ -268,29 +324,56 @@ class Translator:
                 f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
                 'raise beam_size, or lower n_best.'
             )
+        if mbr is not None and mbr not in METRICS:
+            raise UserError(
+                f'mbr={shown(mbr)} must be one of {", ".join(METRICS)}'
+                f'{did_you_mean(str(mbr), METRICS)}'
+            )
+        if mbr is not None and not 2 <= n_best <= _MOST_MBR_OUTPUTS:
+            raise UserError(
+                f'n_best={n_best} must be from 2 to {_MOST_MBR_OUTPUTS:,} with mbr={mbr}, which '
+                'compares each two outputs.'
+            )
         return decode
 
-    def check(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
+    def check(self, texts: Iterable[str], **options: Any) -> None:
         """Raise a UserError if a device has too little memory to translate one of `texts`."""
-        self.search.check(self._lengths(texts), self.check_options(beam_size=beam_size))
+        decode = self.check_options(**options)
+        lengths = self._segments.lengths(_as_texts(texts), decode)
+        self.search.check(lengths, self._segments.search(decode))
 
-    def prepare(self, texts: Iterable[str], *, beam_size: int | None = None) -> None:
-        """Compile the programs that translating `texts` needs; translate nothing."""
-        self.search.prepare(self._lengths(texts), self.check_options(beam_size=beam_size))
+    def prepare(
+        self,
+        texts: Iterable[str] = (),
+        *,
+        lengths: Sequence[int] = (),
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+        mbr: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Compile the programs that translating texts with these options needs; translate nothing.
 
-    def _lengths(self, texts: Iterable[str]) -> list[int]:
-        """Return the token counts of the texts that are not empty, cut to the config's limit."""
-        lengths = [len(ids) for ids in self.vocabulary.encode(_as_texts(texts)) if len(ids) > 1]
-        limit = self.search.source_limit()
-        return [min(n, limit or n) for n in lengths]
+        Args:
+          texts: texts to translate.
+          lengths: numbers of tokens of further texts, EOS included.
+          n_best: as in `translate`, like the other options.
+          sampling: as in `translate`.
+          mbr: as in `translate`.
+          **options: as in `translate`.
+        """
+        decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
+        lengths = [*lengths, *self._segments.lengths(_as_texts(texts), decode)]
+        search = self._segments.search(decode, n_best=n_best, sampling=sampling)
+        self.search.prepare(lengths, search)
 
-    def _translation(self, ids: np.ndarray, score: np.ndarray, limit: int) -> Translation:
-        return Translation(
-            self.vocabulary.decode(ids.tolist()),
-            float(score),
-            tuple(self.vocabulary.pieces(ids.tolist())),
-            cut=bool(np.count_nonzero(ids) >= limit),
-        )
+
+def _split(text: str, splitter: SentenceSplitter | None) -> SegmentedText:
+    if splitter is not None:
+        return splitter(text)
+    if '\n' in text or '\r' in text:
+        return split_lines(text)
+    return SegmentedText((text,), ('', ''))
 
 
 def warn_of_cut_outputs(count: int, of: int, decode: DecodeConfig) -> None:

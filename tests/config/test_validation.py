@@ -70,7 +70,15 @@ MAY_BE_ZERO = {
     DataConfig: ('seed',),
     OptimizerConfig: ('r_drop', 'weight_decay'),
     TrainConfig: ('seed', 'patience'),
-    DecodeConfig: ('length_penalty', 'max_extra_length', 'max_source_length'),
+    DecodeConfig: (
+        'length_penalty',
+        'coverage_penalty',
+        'min_length',
+        'no_repeat_ngram',
+        'max_extra_length',
+        'max_source_length',
+        'alignment_layer',
+    ),
 }
 
 

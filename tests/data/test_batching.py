@@ -8,6 +8,7 @@ import pytest
 from transformer_jax.data.batching import (
     BatchPlan,
     Bucket,
+    batches_by_length,
     make_buckets,
     plan_epoch,
     round_length,
@@ -46,6 +47,26 @@ def test_lengths_are_rounded_to_few_values():
     ]
     assert [round_length(n, 100) for n in (96, 97, 100)] == [96, 100, 100]
     assert [round_length(n, coarse=32) for n in (7, 9, 17, 33, 49)] == [8, 16, 32, 48, 64]
+
+
+def test_batches_by_length_hold_every_pair_once_the_longest_first():
+    of_pairs = np.random.RandomState(0).randint(1, 300, 500)
+    batches = list(batches_by_length(of_pairs, 2048, 300))
+    assert sorted(rows_of(batches)) == list(range(500))
+    longest = [of_pairs[ids[ids >= 0]].max() for _, ids in batches]
+    assert longest == sorted(longest, reverse=True)
+    for (rows, length, target_length), ids in batches:
+        assert len(ids) == rows and of_pairs[ids[ids >= 0]].max() <= length == target_length <= 300
+        assert rows * length <= 2048
+
+
+def test_batches_by_length_have_few_shapes_however_many_pairs_there_are():
+    shapes = {
+        bucket
+        for count in range(1, 200)
+        for bucket, _ in batches_by_length(np.full(count, 30), 2048)
+    }
+    assert shapes == {Bucket(rows, 32, 32) for rows in (8, 16, 32, 64)}
 
 
 def test_every_pair_that_fits_appears_once_and_no_other():

@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import subprocess
 import sys
 
@@ -207,6 +208,88 @@ def test_the_byte_fallback_rate_counts_bytes(vocabulary):
 def test_texts_restores_the_texts_of_ids(vocabulary):
     ids = vocabulary.encode(['the  cat sleeps ', 'où est le chat ?'])
     assert vocabulary.texts(ids) == ['the cat sleeps', 'où est le chat ?']
+
+
+ALPHABETS = [
+    'the cat sleeps le chien dort ou est',
+    'ab \t\u00a0\u202f\u2009\u3000\u2581',
+    '\u200b\u00ad\ufeff\x07 a',
+    'ﬁ½…Ⅷe\u0301\ufdfa b',
+    '猫☃\U0001f600 \U0001f468\u200d',
+]
+
+
+def random_texts(count):
+    """Return texts of known and unknown characters, of many spaces, and of ligatures."""
+    rng = random.Random(0)
+    letters = [rng.choice(ALPHABETS) for _ in range(count)]
+    return [''.join(rng.choices(x, k=rng.randrange(12))) for x in letters]
+
+
+@pytest.mark.parametrize('normalization', ['nmt_nfkc', 'identity'])
+def test_each_piece_belongs_to_a_word_of_its_text_in_order(normalization):
+    vocabulary = Vocabulary.train(TEXT, size=300, normalization=normalization)
+    for text in random_texts(500):
+        (ids,) = vocabulary.encode([text])
+        words = vocabulary.source_words(text)
+        inside = [word for word in words if word is not None]
+        assert len(words) == len(ids)
+        assert inside == sorted(inside)
+        assert set(inside) <= set(range(len(text.split())))
+        if vocabulary.decode(ids) == text:  # normalisation has removed no character
+            assert set(inside) == set(range(len(text.split())))
+
+
+def test_each_piece_of_an_output_belongs_to_a_word_of_its_text(vocabulary):
+    rng = random.Random(0)
+    pieces = [k for k in range(vocabulary.size) if k != vocabulary.eos_id]
+    for _ in range(500):
+        ids = [*rng.choices(pieces, k=rng.randrange(12)), vocabulary.eos_id]
+        words = vocabulary.output_words(ids)
+        inside = [word for word in words if word is not None]
+        assert len(words) == sum(i != vocabulary.pad_id for i in ids)
+        assert inside == sorted(inside)
+        assert set(inside) == set(range(len(vocabulary.decode(ids).split())))
+
+
+def by_word(vocabulary, text):
+    """Return the pieces of each word, without the signs of spaces."""
+    (ids,) = vocabulary.encode([text])
+    found = [''] * len(text.split())
+    pieces = [*vocabulary.pieces(ids), '</s>']
+    for piece, word in zip(pieces, vocabulary.source_words(text), strict=True):
+        if word is not None:
+            found[word] += piece.strip('▁')
+    return found
+
+
+@pytest.mark.parametrize(
+    ('text', 'expected'),
+    [
+        ('  the  cat ', ['the', 'cat']),
+        ('the\u00a0cat\u202f!', ['the', 'cat', '<0x21>']),
+        ('Ж é', ['<0xD0><0x96>', '<0xC3><0xA9>']),
+        ('te te\u200bte', ['te', 'tete']),  # the zero-width space is none for str.split
+        ('\x07 te', ['', 'te']),  # a word that normalisation removes
+        ('ﬁ ½', ['<0x66>i', '<0x31><0xE2><0x81><0x84><0x32>']),
+        ('', []),
+        (' ', []),
+    ],
+)
+def test_pieces_are_joined_to_the_words_of_the_raw_text(vocabulary, text, expected):
+    assert by_word(vocabulary, text) == expected
+
+
+def test_words_are_found_in_a_model_whose_ids_are_shifted():
+    vocabulary = Vocabulary(given_model())
+    text = 'the cat sleeps'
+    (ids,) = vocabulary.encode([text])
+    assert by_word(vocabulary, text) == text.split()
+    assert vocabulary.output_words([*ids, 0]) == vocabulary.source_words(text)
+
+
+def test_an_empty_output_has_no_words(vocabulary):
+    assert vocabulary.output_words([vocabulary.eos_id, 0]) == [None]
 
 
 def test_a_single_text_is_refused(vocabulary):

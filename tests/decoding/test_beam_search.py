@@ -21,7 +21,7 @@ from search_oracle import (
     step_with,
 )
 
-from transformer_jax.decoding import beam_search, greedy_search, length_penalty
+from transformer_jax.decoding import beam_search, greedy_search
 
 
 @functools.partial(jax.jit, static_argnames=('beam_size', 'n_best'))
@@ -47,14 +47,6 @@ def greedy(table, limits):
 def search_all(seed, alpha, **options):
     found = search(logits_table(seed), np.arange(len(LIMITS)), LIMITS, alpha, **options)
     return jax.tree.map(np.asarray, found)
-
-
-def test_length_penalty_by_hand():
-    lengths = jnp.array([1, 7, 13])
-    # (5 + n) / 6 is 1, 2 and 3.
-    np.testing.assert_allclose(length_penalty(lengths, 0.0), [1.0, 1.0, 1.0])
-    np.testing.assert_allclose(length_penalty(lengths, 1.0), [1.0, 2.0, 3.0], rtol=1e-6)
-    np.testing.assert_allclose(length_penalty(lengths, 0.6), [1.0, 1.5157166, 1.9331820], rtol=1e-6)
 
 
 @pytest.mark.parametrize('alpha', [0.0, 0.6, 1.5])

@@ -6,7 +6,7 @@ from transformer_jax.inference.batch_decoder import DecodeResult, merge_outputs
 
 
 def result(index, tokens, score):
-    return DecodeResult(index, np.array([tokens]), np.array([score]))
+    return DecodeResult(index, np.array([tokens]), np.array([score]), np.array([score / 2]))
 
 
 def test_the_draws_of_a_sentence_become_one_result_with_the_best_first():
@@ -19,6 +19,7 @@ def test_the_draws_of_a_sentence_become_one_result_with_the_best_first():
     first, second = merge_outputs(rows, 2)
     assert (first.index, first.scores.tolist()) == (7, [-1.0, -2.0])
     assert first.tokens.tolist() == [[4, 5, 1], [3, 1, 0]]
+    assert first.log_probs.tolist() == [-0.5, -1.0]
     assert (second.index, second.scores.tolist()) == (2, [-0.5, -3.0])
     assert second.tokens.tolist() == [[6, 1], [1, 0]]
 

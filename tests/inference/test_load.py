@@ -29,7 +29,8 @@ def test_parameters_are_the_mean_of_the_latest_checkpoints(translator, workdir):
     last = Translator.load(workdir, checkpoints=1)
     assert last.steps == [120]
     mean, newest = (
-        t.search.params['decoder']['layer_0']['self_attention']['query'] for t in (translator, last)
+        t.network.params[0]['decoder']['layer_0']['self_attention']['query']
+        for t in (translator, last)
     )
     assert not np.array_equal(mean, newest)
 

@@ -16,6 +16,7 @@ from transformer_jax.model import (
     in_compute_dtype,
     padding_mask,
     parameter_count,
+    shift_right,
     transposed_kernels,
 )
 
@@ -357,6 +358,13 @@ def test_attention_maps_of_every_layer_on_request():
         'decoder/layer_0/cross_attention': (2, 2, 5, 6),
         'decoder/layer_1/cross_attention': (2, 2, 5, 6),
     }
+
+
+def test_decoder_inputs_are_the_targets_shifted_right():
+    assert shift_right(jnp.array([[8, 9, 3, 1], [4, 1, 0, 0]])).tolist() == [
+        [0, 8, 9, 3],
+        [0, 4, 1, 0],
+    ]
 
 
 def test_dropout_in_training_only():

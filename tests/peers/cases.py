@@ -10,9 +10,8 @@ import numpy as np
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.decoding import beam_search
-from transformer_jax.model import Transformer, grow_cache, reorder_hypotheses
+from transformer_jax.model import Transformer, grow_cache, reorder_hypotheses, shift_right
 from transformer_jax.training.loss import label_smoothed_loss
-from transformer_jax.training.step import shift_right
 
 VOCAB_SIZE = 23
 EOS = 1

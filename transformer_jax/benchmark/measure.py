@@ -31,6 +31,8 @@ from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore
 from transformer_jax.errors import UserError
 from transformer_jax.inference.batch_decoder import BatchDecoder
+from transformer_jax.inference.network import Network
+from transformer_jax.inference.search_methods import Search
 from transformer_jax.model import Transformer
 from transformer_jax.model.flops import step_flops
 from transformer_jax.model.layers import compute_dtype
@@ -315,11 +317,10 @@ class DecodingSpeed:
         params = jax.jit(model.init)(jax.random.key(0), one, one)['params']
         # EOS then has a logit of 0; some of the other random logits are far above 0.
         params['embedding'] = params['embedding'].at[_EOS].set(0.0)
-        decode = dataclasses.replace(config.decode, max_extra_length=0)
-        config = dataclasses.replace(config, decode=decode)
-        self._search = BatchDecoder(config, vocab_size, _EOS, params)
+        self._decode = dataclasses.replace(config.decode, max_extra_length=0)
+        self._search = BatchDecoder(Network([(config.model, params)], vocab_size), _EOS)
         self.max_rows = self._search.max_rows
-        limit = self._search.source_limit()
+        limit = self._search.source_limit(self._decode)
         self._sentences = [
             np.append(ids[: limit - 1], np.int32(_EOS)) if 0 < limit < len(ids) else ids
             for ids in sentences
@@ -329,12 +330,12 @@ class DecodingSpeed:
         """Measure throughput with at most `max_rows` sentences in a batch, sorted by length."""
         self._search.max_rows = max_rows
         sentences = self._sentences[: max(8, 4 * max_rows)]
-        decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
+        search = Search.of(dataclasses.replace(self._decode, beam_size=beam_size))
         tokens = 0
 
         def run() -> None:
             nonlocal tokens
-            found = self._search(sentences, decode)
+            found = self._search(sentences, search)
             tokens = sum(int(np.count_nonzero(outputs.tokens[0])) for outputs in found)
 
         taken = repeated(run, seconds=seconds, least=1, most=5)
@@ -347,14 +348,14 @@ class DecodingSpeed:
 
     def latency(self, beam_size: int, count: int = 40) -> Numbers:
         """Measure the seconds for single sentences: median and 95th percentile of `count`."""
-        decode = dataclasses.replace(self._search.decode, beam_size=beam_size)
+        search = Search.of(dataclasses.replace(self._decode, beam_size=beam_size))
         sentences = self._sentences[:count]
         for ids in sentences:  # compiles each shape once
-            self._search.prepare([len(ids)], decode)
+            self._search.prepare([len(ids)], search)
         times = []
         for ids in sentences:
             begin = time.perf_counter()
-            list(self._search([ids], decode))
+            list(self._search([ids], search))
             times.append(time.perf_counter() - begin)
         return {
             'beam_size': beam_size,

@@ -106,6 +106,18 @@ class Config:
                 f'leaves no learned position for the source, because model.max_positions={limit}: '
                 'lower it or raise model.max_positions.',
             )
+        if self.decode.alignment_layer > self.model.num_layers:
+            fail(
+                'decode.alignment_layer',
+                self.decode.alignment_layer,
+                f'must be at most model.num_layers={self.model.num_layers}.',
+            )
+        if any(head >= self.model.num_heads for head in self.decode.heads()):
+            fail(
+                'decode.alignment_heads',
+                self.decode.alignment_heads,
+                f'must be at most model.num_heads={self.model.num_heads}.',
+            )
         if self.data.vocabulary and self.train.init_from:
             fail(
                 'data.vocabulary',

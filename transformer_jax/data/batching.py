@@ -4,13 +4,16 @@ The plan is a function of the pairs' lengths, the seed and the epoch. It does no
 processes, or the step at which a run was stopped. Lengths are in tokens and include EOS.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 # With a multiple of 8 rows, 1, 2, 4 and 8 data shards see the same batch.
 ROW_MULTIPLE = 8
+# `batches_by_length` rounds lengths up to this to powers of two: padding costs less than another
+# compilation.
+_COARSE = 256
 
 
 class Bucket(NamedTuple):
@@ -69,6 +72,29 @@ def round_length(length: int, most: int | None = None, coarse: int = 8) -> int:
         else:
             rounded = rounded * 3 // 2 if rounded & (rounded - 1) == 0 else rounded * 4 // 3
     return rounded if most is None else min(rounded, most)
+
+
+def batches_by_length(
+    lengths: np.ndarray, positions: int, most: int | None = None
+) -> Iterator[Batch]:
+    """Yield batches of all pairs, the longest first, in few shapes that no plan has fixed.
+
+    If a pair does not fit into memory, this shows in the first batch.
+
+    Args:
+      lengths: [pairs] int, the length of the longer side of each pair.
+      positions: of a batch, for each side; a pair that is longer is alone.
+      most: limit of a batch's length, such as the positions of a model; None for no limit.
+    """
+    count = max(ROW_MULTIPLE, 1 << (len(lengths) - 1).bit_length())
+    order = np.argsort(-lengths, kind='stable')
+    while len(order):
+        length = round_length(int(lengths[order[0]]), most, _COARSE)
+        rows = min(rows_for(length, positions), max(1, positions // length), count)
+        ids = np.full(rows, -1)
+        ids[: len(order[:rows])] = order[:rows]
+        yield Batch(Bucket(rows, length, length), ids)
+        order = order[rows:]
 
 
 def make_buckets(

@@ -224,7 +224,7 @@ class FilesCorpus:
         files = self._files[split]
         if len(files) == 2:
             if split not in self._aligned:
-                _check_aligned(*files)
+                check_aligned(*files)
                 self._aligned.add(split)
             return zip(files[0].sentences(), files[1].sentences(), strict=True)
         if files[0].kind in JSON_LINES:
@@ -268,7 +268,7 @@ def _files_to_read(files: list[TextFile]) -> list[TextFile]:
     return files
 
 
-def _check_aligned(source: TextFile, target: TextFile) -> None:
+def check_aligned(source: TextFile, target: TextFile) -> None:
     """Raise UserError unless both texts have the same number of lines."""
     counts = source.count_lines(), target.count_lines()
     if counts[0] != counts[1]:

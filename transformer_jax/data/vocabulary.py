@@ -4,6 +4,7 @@ Id 0 is padding. The other ids are SentencePiece's, plus one if the model file h
 or not at 0.
 """
 
+import bisect
 import functools
 import hashlib
 import io
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError, shown, user_path
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.files import atomic_write, read_regular
 
@@ -222,6 +223,48 @@ class Vocabulary:
         """Return the pieces of ids up to EOS, without padding."""
         return [self._processor.id_to_piece(i - self._shift) for i in self._content(ids)]
 
+    def ids_of_pieces(self, pieces: Sequence[str], field: str) -> np.ndarray:
+        """Return the int32 ids of pieces, without EOS.
+
+        Args:
+          pieces: as the vocabulary spells them, for example '▁the'.
+          field: their name in messages.
+
+        Raises:
+          UserError: if the vocabulary has no such piece.
+        """
+        ids = []
+        for piece in pieces:
+            ids.append(self._processor.piece_to_id(piece))
+            if self._processor.id_to_piece(ids[-1]) != piece:
+                text = piece.replace('▁', ' ')
+                raise UserError(
+                    f'{field}: {shown(piece)} is no piece of the vocabulary, which spells the text '
+                    f'{" ".join(self._processor.encode(text, out_type=str))!r}.'
+                )
+        return np.array(ids, np.int32) + np.int32(self._shift)
+
+    def source_words(self, text: str) -> list[int | None]:
+        """Return the index in `text.split()` of the word of each id of `encode([text])`.
+
+        A piece of spaces belongs to the word that follows. EOS belongs to no word.
+        """
+        if not text.strip():  # as in `encode`
+            return [None]
+        pieces = self._processor.encode(text, out_type='immutable_proto').pieces
+        return [*_words(text, ((piece.begin, piece.end) for piece in pieces)), None]
+
+    def output_words(self, ids: Sequence[int]) -> list[int | None]:
+        """Return the index in `decode(ids).split()` of the word of each id up to and with EOS.
+
+        A piece of spaces belongs to the word that follows. EOS belongs to no word.
+        """
+        content = [i - self._shift for i in self._content(ids)]
+        if not content:
+            return [None]
+        proto = self._processor.decode(content, out_type='immutable_proto')
+        return [*_words(proto.text, ((piece.begin, piece.end) for piece in proto.pieces)), None]
+
     def byte_fallback_rate(self, tokens: np.ndarray) -> float:
         """Return the share of ids [n] that are single bytes or unknown."""
         return float(np.mean(self._is_fallback_V[tokens]))
@@ -249,6 +292,18 @@ class Vocabulary:
                 return
             if i != self.pad_id:
                 yield int(i)
+
+
+def _words(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[int | None]:
+    """Yield the index in `text.split()` of the word at each span of characters, or None."""
+    ends = [word.end() for word in re.finditer(r'\S+', text)]
+    for begin, end in spans:
+        # The last character, because SentencePiece adds what normalisation removes to the next
+        # piece. Without characters but spaces, the next word: the last byte of a character has its
+        # span, and those before it have empty spans.
+        last = begin + max(0, len(text[begin:end].rstrip()) - 1)
+        word = bisect.bisect_right(ends, last)
+        yield word if word < len(ends) else None
 
 
 def _check_is_list(texts: Sequence[str]) -> None:

@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from transformer_jax.decoding.constraints import UNCONSTRAINED, Constraints
 from transformer_jax.decoding.hypotheses import Hypotheses, StepFn, check_eos_id, check_length
 from transformer_jax.decoding.next_tokens import next_tokens
+from transformer_jax.decoding.penalties import coverage_penalty, length_penalty
 
 Reorder = Callable[[Any, jax.Array], Any]
 Grow = Callable[[Any, int], Any]
@@ -25,6 +27,8 @@ class _Beam(NamedTuple):
     """J hypotheses of each sentence: J is 1 before the first step, then K."""
 
     limits_B: jax.Array
+    prefixes_BP: jax.Array | None  # if outputs have forced beginnings
+    coverage_BJS: jax.Array | None  # if there is a coverage penalty
     tokens_BJT: jax.Array
     lengths_BJ: jax.Array
     log_probs_BJ: jax.Array  # -inf for an empty place of the beam
@@ -33,19 +37,6 @@ class _Beam(NamedTuple):
     def live(self) -> jax.Array:
         """Return [B, J], whether a hypothesis can be extended."""
         return ~self.finished_BJ & (self.log_probs_BJ > -jnp.inf)
-
-
-def length_penalty(lengths: jax.Array, alpha: float) -> jax.Array:
-    """Return ((5 + length) / 6)^alpha, Wu et al. (2016), equation 14.
-
-    Args:
-      lengths: [...] number of tokens of the outputs, including EOS.
-      alpha: 0 is no penalty; a positive alpha favours longer outputs, a negative one shorter ones.
-
-    Returns:
-      [...] float32 divisors of log-probabilities.
-    """
-    return ((5.0 + lengths.astype(jnp.float32)) / 6.0) ** jnp.asarray(alpha, jnp.float32)
 
 
 def _filled(x_BX: jax.Array, count: int, value: float) -> jax.Array:
@@ -81,7 +72,10 @@ class _Search:
     beam_size: int
     eos_id: int
     alpha: float
+    length_norm: str
+    beta: float
     n_best: int
+    constraints: Constraints
 
     def run(
         self, position: jax.Array, beam: _Beam, cache: Any, end: int, few: int = 0
@@ -98,12 +92,19 @@ class _Search:
         """Extend the hypotheses by a token and keep the best K, finished or not."""
         batch, held = beam.lengths_BJ.shape
         last_BJ = beam.tokens_BJT[:, :, jnp.maximum(position - 1, 0)]
-        logits_RV, cache = self.step_fn(last_BJ.reshape(-1), position, cache)
+        logits_RV, cache, *attention = self.step_fn(last_BJ.reshape(-1), position, cache)
         check_eos_id(self.eos_id, logits_RV)
+        prefixes_RP = None
+        if beam.prefixes_BP is not None:
+            prefixes_RP = jnp.repeat(beam.prefixes_BP, held, axis=0)
+        tokens_RT = beam.tokens_BJT.reshape(batch * held, -1)
+        allowed_RV = self.constraints.apply(
+            logits_RV, tokens_RT, position, self.eos_id, prefixes_RP
+        )
         # No more than C tokens of one hypothesis can be chosen.
         count = min(self.beam_size, logits_RV.shape[-1])
         at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, held)
-        added_RC, token_RC = next_tokens(logits_RV, count, at_limit_R, self.eos_id)
+        added_RC, token_RC = next_tokens(logits_RV, allowed_RV, count, at_limit_R, self.eos_id)
         grown_BJC = jnp.where(
             beam.live()[..., None],
             beam.log_probs_BJ[..., None] + added_RC.reshape(batch, held, count),
@@ -133,8 +134,13 @@ class _Search:
         was_finished_BK = choose(beam.finished_BJ, jnp.zeros_like(grown_BK, bool))
         ended_BK = (token_BK == self.eos_id) & (log_probs_BK > -jnp.inf)
         tokens_BKT = jnp.take_along_axis(beam.tokens_BJT, origin_BK[..., None], axis=1)
-        beam = _Beam(
-            limits_B=beam.limits_B,
+        coverage_BJS = beam.coverage_BJS
+        if coverage_BJS is not None:
+            grown_BJS = coverage_BJS + attention[0].reshape(batch, held, -1)
+            coverage_BJS = jnp.where(beam.finished_BJ[..., None], coverage_BJS, grown_BJS)
+            coverage_BJS = jnp.take_along_axis(coverage_BJS, origin_BK[..., None], axis=1)
+        beam = beam._replace(
+            coverage_BJS=coverage_BJS,
             tokens_BJT=tokens_BKT.at[:, :, position].set(token_BK),
             lengths_BJ=choose(beam.lengths_BJ, jnp.full_like(token_BK, position + 1)),
             log_probs_BJ=log_probs_BK,
@@ -144,18 +150,23 @@ class _Search:
 
     def _stop_finished_sentences(self, beam: _Beam) -> _Beam:
         """Stop extending the sentences that cannot find anything better."""
-        # Log-probabilities only fall, and the penalty is at most that of the limit or, if alpha is
-        # negative, that of a single token, which is 1. So no live hypothesis can exceed this bound.
+        # Log-probabilities only fall, the length penalty is at most that of the limit or, if alpha
+        # is negative, that of a single token, which is 1, and the coverage penalty is at most 0. So
+        # no live hypothesis can exceed this bound.
         best_live_B = jnp.max(jnp.where(beam.live(), beam.log_probs_BJ, -jnp.inf), axis=1)
-        bound_B = best_live_B / jnp.maximum(length_penalty(beam.limits_B, self.alpha), 1.0)
+        longest_B = length_penalty(beam.limits_B, self.alpha, self.length_norm)
+        bound_B = best_live_B / jnp.maximum(longest_B, 1.0)
         worst_kept_B = lax.top_k(self.scores(beam), self.n_best)[0][:, -1]
         ends_BJ = ~beam.finished_BJ & (worst_kept_B >= bound_B)[:, None]
         return beam._replace(log_probs_BJ=jnp.where(ends_BJ, -jnp.inf, beam.log_probs_BJ))
 
     def scores(self, beam: _Beam) -> jax.Array:
         """Return [B, J], -inf for unfinished hypotheses."""
-        penalty_BJ = length_penalty(beam.lengths_BJ, self.alpha)
-        return jnp.where(beam.finished_BJ, beam.log_probs_BJ / penalty_BJ, -jnp.inf)
+        penalty_BJ = length_penalty(beam.lengths_BJ, self.alpha, self.length_norm)
+        scores_BJ = beam.log_probs_BJ / penalty_BJ
+        if beam.coverage_BJS is not None:
+            scores_BJ += coverage_penalty(beam.coverage_BJS, self.beta)
+        return jnp.where(beam.finished_BJ, scores_BJ, -jnp.inf)
 
 
 def beam_search(
@@ -167,13 +178,20 @@ def beam_search(
     beam_size: int,
     eos_id: int,
     alpha: float = 0.6,
+    length_norm: str = 'gnmt',
+    beta: float | jax.Array = 0.0,
+    coverage: jax.Array | None = None,
+    constraints: Constraints = UNCONSTRAINED,
+    prefixes: jax.Array | None = None,
     n_best: int = 1,
     reorder: Reorder = gather_beams,
     grow: Grow | None = None,
     cache_lengths: Sequence[int] = (),
     select: Select | None = None,
 ) -> Hypotheses:
-    """Return the outputs with the highest score = log-probability / length penalty.
+    """Return the outputs with the highest score.
+
+    The score is the log-probability / length penalty + coverage penalty (`penalties`).
 
     A sentence is finished when all hypotheses in its beam are, or as soon as no live one can reach
     the score of the n_best-th finished one. The outputs of a sentence do not depend on the others.
@@ -190,6 +208,12 @@ def beam_search(
       beam_size: K.
       eos_id: the token that ends an output, from 1 to V - 1.
       alpha: exponent of the length penalty.
+      length_norm: kind of the length penalty, see `length_penalty`.
+      beta: weight of the coverage penalty; used if there is a `coverage`.
+      coverage: [B, S] float32 at the start: 0 for source tokens, 1 for padding. With it, `step_fn`
+        returns a third value: the attention [B·J, S] of this step to the source.
+      constraints: what outputs must not contain.
+      prefixes: [B, P] int32, the first tokens of each output, then 0; None if there are none.
       n_best: how many of the K outputs must be the best ones, at most K.
       reorder: a function of the cache of J hypotheses of each sentence and of [B, K] int32, the
         hypothesis that each new one continues. It returns the cache of the K new ones.
@@ -207,7 +231,8 @@ def beam_search(
 
     Raises:
       ValueError: if n_best is not from 1 to beam_size, eos_id not from 1 to V - 1, length less
-        than 1, alpha not finite, or cache_lengths do not ascend to `length` at most.
+        than 1, alpha not finite, length_norm unknown, or cache_lengths do not ascend to `length` at
+        most.
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
@@ -220,12 +245,16 @@ def beam_search(
         raise ValueError(
             f'cache_lengths={cache_lengths} must ascend, from 1 to length={length} at most.'
         )
-    search = _Search(step_fn, reorder, beam_size, eos_id, alpha, n_best)
+    search = _Search(
+        step_fn, reorder, beam_size, eos_id, alpha, length_norm, beta, n_best, constraints
+    )
     grow = grow or (lambda cache, _: cache)
     max_lengths = jnp.asarray(max_lengths, jnp.int32)
     batch = max_lengths.shape[0]
     beam = _Beam(
         limits_B=jnp.minimum(max_lengths, length),
+        prefixes_BP=prefixes,
+        coverage_BJS=None if coverage is None else coverage[:, None],
         tokens_BJT=jnp.zeros((batch, 1, length), jnp.int32),
         lengths_BJ=jnp.zeros((batch, 1), jnp.int32),
         log_probs_BJ=jnp.zeros((batch, 1), jnp.float32),

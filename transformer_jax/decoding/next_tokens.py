@@ -8,14 +8,24 @@ _GROUP = 128  # tokens per group of `top_k_tokens`
 
 
 def next_log_probs(
-    logits_RV: jax.Array, position: jax.Array, limits_R: jax.Array, eos_id: int
+    logits: jax.Array, allowed: jax.Array, at_limit: jax.Array, eos_id: int
 ) -> jax.Array:
-    """Return log-probabilities [R, V] of the next token, -inf for tokens that may not come next."""
-    log_probs_RV = jax.nn.log_softmax(logits_RV.astype(jnp.float32), axis=-1)
-    ids_V = jnp.arange(logits_RV.shape[-1])
-    at_limit_R = position + 1 >= limits_R
-    allowed_RV = jnp.where(at_limit_R[:, None], (ids_V == eos_id)[None], (ids_V != 0)[None])
-    return jnp.where(allowed_RV, log_probs_RV, -jnp.inf)
+    """Return the log-probabilities of all tokens, -inf for those that may not come next.
+
+    Args:
+      logits: [R, V].
+      allowed: [R, V], the logits under the constraints (`Constraints.apply`).
+      at_limit: [R] bool.
+      eos_id: the token that ends an output.
+
+    Returns:
+      [R, V] float32, not normalised again.
+    """
+    log_probs_RV = jax.nn.log_softmax(logits.astype(jnp.float32), axis=-1)
+    ids_V = jnp.arange(logits.shape[-1])
+    is_allowed_RV = (ids_V != 0)[None] & (allowed > -jnp.inf)
+    is_allowed_RV = jnp.where(at_limit[:, None], (ids_V == eos_id)[None], is_allowed_RV)
+    return jnp.where(is_allowed_RV, log_probs_RV, -jnp.inf)
 
 
 def top_k_tokens(logits: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
@@ -51,12 +61,13 @@ def top_k_tokens(logits: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
 
 def next_tokens(
-    logits: jax.Array, count: int, at_limit: jax.Array, eos_id: int
+    logits: jax.Array, allowed: jax.Array, count: int, at_limit: jax.Array, eos_id: int
 ) -> tuple[jax.Array, jax.Array]:
     """Return the most likely tokens that may come next.
 
     Args:
       logits: [R, V].
+      allowed: [R, V], the logits under the constraints (`Constraints.apply`).
       count: C, at most V.
       at_limit: [R] bool.
       eos_id: the token that ends an output.
@@ -66,7 +77,7 @@ def next_tokens(
       no other token is allowed, or if it is not finite.
     """
     logits = logits.astype(jnp.float32)
-    values_RC, tokens_RC = top_k_tokens(logits, count)
+    values_RC, tokens_RC = top_k_tokens(allowed.astype(jnp.float32), count)
     is_first_C = (jnp.arange(count) == 0)[None]
     eos_RC = jnp.where(is_first_C, logits[:, eos_id, None], -jnp.inf)
     values_RC = jnp.where(at_limit[:, None], eos_RC, values_RC)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from transformer_jax.decoding.constraints import UNCONSTRAINED, Constraints
 from transformer_jax.decoding.hypotheses import Hypotheses, StepFn, check_eos_id, check_length
 from transformer_jax.decoding.next_tokens import next_log_probs
 
@@ -19,6 +20,8 @@ def _one_path(
     max_lengths_R: jax.Array,
     length: int,
     eos_id: int,
+    constraints: Constraints,
+    prefixes_RP: jax.Array | None,
 ) -> Hypotheses:
     """Extend each row by `choose(log_probs_RV, position)` until EOS."""
     check_length(length)
@@ -30,7 +33,8 @@ def _one_path(
         last_R = tokens_RT[:, jnp.maximum(i - 1, 0)]
         logits_RV, cache = step_fn(last_R, i, cache)
         check_eos_id(eos_id, logits_RV)
-        next_RV = next_log_probs(logits_RV, i, max_lengths_R, eos_id)
+        allowed_RV = constraints.apply(logits_RV, tokens_RT, i, eos_id, prefixes_RP)
+        next_RV = next_log_probs(logits_RV, allowed_RV, i + 1 >= max_lengths_R, eos_id)
         token_R = jnp.where(finished_R, 0, choose(next_RV, i).astype(jnp.int32))
         added_R = jnp.take_along_axis(next_RV, token_R[:, None], axis=1)[:, 0]
         added_R = jnp.where(finished_R, 0.0, jnp.where(jnp.isnan(added_R), -jnp.inf, added_R))
@@ -65,7 +69,14 @@ def _one_path(
 
 
 def greedy_search(
-    step_fn: StepFn, cache: Any, max_lengths: jax.Array, *, length: int, eos_id: int
+    step_fn: StepFn,
+    cache: Any,
+    max_lengths: jax.Array,
+    *,
+    length: int,
+    eos_id: int,
+    constraints: Constraints = UNCONSTRAINED,
+    prefixes: jax.Array | None = None,
 ) -> Hypotheses:
     """Return the outputs made of the most likely token at each step.
 
@@ -75,6 +86,8 @@ def greedy_search(
       max_lengths: [B] int32, the greatest number of tokens of each output, including EOS.
       length: T, which limits `max_lengths`.
       eos_id: the token that ends an output, from 1 to V - 1.
+      constraints: what outputs must not contain.
+      prefixes: [B, P] int32, the first tokens of each output, then 0; None if there are none.
 
     Returns:
       `Hypotheses` with K = 1; the score is the log-probability.
@@ -83,7 +96,7 @@ def greedy_search(
     def argmax(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
         return jnp.argmax(log_probs_RV, axis=-1)
 
-    return _one_path(argmax, step_fn, cache, max_lengths, length, eos_id)
+    return _one_path(argmax, step_fn, cache, max_lengths, length, eos_id, constraints, prefixes)
 
 
 def truncate(log_probs: jax.Array, *, top_k: int = 0, top_p: float = 1.0) -> jax.Array:
@@ -125,6 +138,8 @@ def sample(
     temperature: float | jax.Array = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
+    constraints: Constraints = UNCONSTRAINED,
+    prefixes: jax.Array | None = None,
 ) -> Hypotheses:
     """Return outputs whose tokens are drawn from the model's distribution.
 
@@ -138,6 +153,8 @@ def sample(
       temperature: divides the log-probabilities, greater than 0.
       top_k: see `truncate`; applied after the temperature.
       top_p: see `truncate`; applied after the temperature.
+      constraints: what outputs must not contain.
+      prefixes: [B, P] int32, the first tokens of each output, then 0; None if there are none.
 
     Returns:
       `Hypotheses` with K = 1; the score is the model's own log-probability of the draw.
@@ -160,4 +177,4 @@ def sample(
         step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, position)
         return jax.vmap(jax.random.categorical)(step_keys, allowed_RV)
 
-    return _one_path(draw, step_fn, cache, max_lengths, length, eos_id)
+    return _one_path(draw, step_fn, cache, max_lengths, length, eos_id, constraints, prefixes)

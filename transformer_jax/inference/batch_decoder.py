@@ -7,32 +7,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
-from transformer_jax.config import Config, DecodeConfig, ModelConfig
+from transformer_jax.config import DecodeConfig
 from transformer_jax.data.batching import round_length
-from transformer_jax.decoding import Hypotheses
-from transformer_jax.inference.search_methods import Batch, BeamSearch, Sampling, SearchMethod
-from transformer_jax.model import (
-    DecodingCache,
-    Transformer,
-    in_compute_dtype,
-    transposed_kernels,
-)
+from transformer_jax.decoding import Constraints, Hypotheses
+from transformer_jax.inference.network import Caches, Ensemble, Network
+from transformer_jax.inference.search_methods import Batch, Search, SearchMethod
 from transformer_jax.runtime import memory
 from transformer_jax.runtime.program_cache import cached_jit
 from transformer_jax.runtime.signals import stop_if_requested
-from transformer_jax.sharding import (
-    MeshLayout,
-    data_mesh,
-    data_shards,
-    padded_rows,
-    shard_whole_batch,
-    state_shardings,
-)
+from transformer_jax.sharding import data_shards, padded_rows, shard_whole_batch
 
 # Rows of a compiled program. Few different shapes compile less often.
 _ROWS = (1, 4, 16, 64, 256)
+_PREFIX_MULTIPLE = 8
 # The greatest number of rows of a batch, and of positions times hypotheses, which bounds the cache.
 # On CPUs, more rows are no faster.
 _LIMITS = {'cpu': (64, 2**14)}
@@ -44,132 +32,113 @@ class DecodeResult(NamedTuple):
 
     Attributes:
       index: the index of the sentence.
-      tokens: [n_best, T] int32, each output ends with EOS, then 0.
-      scores: [n_best] float32, log-probabilities divided by the length penalty (when sampling, not
-        divided); -inf if there are fewer outputs.
+      tokens: [K, T] int32, each output ends with EOS, then 0.
+      scores: [K] float32, see `beam_search` (when sampling, the log-probability); -inf if there
+        are fewer outputs.
+      log_probs: [K] float32, natural logs of the outputs' probabilities.
     """
 
     index: int
     tokens: np.ndarray
     scores: np.ndarray
+    log_probs: np.ndarray
 
 
 class BatchDecoder:
-    """Decodes sentences with one model, in batches.
+    """Decodes sentences, in batches.
 
     Attributes:
-      decode: the options of a call that gives none.
-      model: the Transformer.
-      mesh: the devices, which divide the sentences of a batch among them.
-      params: the model's parameters on these devices, kernels in the dtype of their products.
+      network: the models, on their devices.
       max_rows: the greatest number of rows of a batch.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        vocab_size: int,
-        eos_id: int,
-        params: Any,
-        mesh: Mesh | None = None,
-        unknown_id: int | None = None,
-    ):
-        """Put the parameters on the devices.
+    def __init__(self, network: Network, eos_id: int):
+        """Do no work yet.
 
         Args:
-          config: the config of the run that trained the model.
-          vocab_size: V.
+          network: the models, on their devices.
           eos_id: the token that ends an output.
-          params: the model's parameters, nested dicts of arrays.
-          mesh: the devices to use; None for all devices of this process.
-          unknown_id: a token that is never sampled, because label smoothing makes it too likely.
         """
-        self.decode = config.decode
-        self.mesh = data_mesh() if mesh is None else mesh
-        self.model = Transformer(config.model, vocab_size, MeshLayout(self.mesh))
-        placed = jax.device_put(params, state_shardings(params, self.mesh))
-        self.params = in_compute_dtype(config.model, placed)
-        self._variables = {'params': self.params}
-        if self.mesh.size == 1:
-            self._variables['transposed_kernels'] = _transposed(self.params, config=config.model)
+        self.network = network
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
-        self._eos_id, self._unknown_id = eos_id, unknown_id
-        self._memory_check = memory.MemoryCheck(self.mesh.local_devices[0])
+        self._eos_id = eos_id
+        self._memory_check = memory.MemoryCheck(network.mesh.local_devices[0])
 
     def __call__(
         self,
         sentences: Sequence[np.ndarray],
-        decode: DecodeConfig | None = None,
+        search: Search,
         *,
-        n_best: int = 1,
-        sampling: Sampling | None = None,
-        numbers: Sequence[int] | None = None,
+        prefixes: Sequence[np.ndarray] | None = None,
+        lines: Sequence[tuple[int, int]] | None = None,
     ) -> Iterator[DecodeResult]:
         """Decode batch by batch, the longest sentences first.
 
         Args:
           sentences: int32 ids that end with EOS, at most `source_limit` of them each.
-          decode: the options; None takes `self.decode`.
-          n_best: outputs for each sentence; for beam search, at most the beam size.
-          sampling: samples the outputs; None searches for the best ones.
-          numbers: the line number of each sentence, which determines its samples and appears in
-            error messages; None counts from 0.
+          search: what is asked for about each sentence.
+          prefixes: forced first tokens of each sentence's outputs, int32 ids without EOS, or none.
+          lines: the line number of each sentence, which appears in error messages, and which
+            sentence of its line it is, counted from 0. Both determine its samples. None counts
+            lines from 0.
 
         Raises:
           UserError: if a device has too little memory for one of the sentences.
         """
-        decode = decode or self.decode
-        method = sampling or _beam_search(decode, n_best)
-        results = self._decode_rows(sentences, method, n_best, decode.max_extra_length, numbers)
-        return merge_outputs(results, method.rows_per_sentence(n_best))
+        lines = lines or [(k, 0) for k in range(len(sentences))]
+        prefixes = prefixes or [np.zeros(0, np.int32)] * len(sentences)
+        results = self._decode_rows(sentences, search, prefixes, lines)
+        return merge_outputs(results, search.method.rows_per_sentence(search.n_best))
 
     def _decode_rows(
         self,
         sentences: Sequence[np.ndarray],
-        method: SearchMethod,
-        n_best: int,
-        max_extra_length: int,
-        numbers: Sequence[int] | None,
+        search: Search,
+        prefixes: Sequence[np.ndarray],
+        lines: Sequence[tuple[int, int]],
     ) -> Iterator[DecodeResult]:
         """Yield a result for each row; the rows of a sentence follow one another."""
-        copies = method.rows_per_sentence(n_best)
-        lengths = [len(ids) for ids in sentences for _ in range(copies)]
-        for rows, length, items in self._batches(lengths, method.hypotheses_per_row):
+        copies = search.method.rows_per_sentence(search.n_best)
+        lengths = [
+            max(len(ids), 1 + len(prefix))
+            for ids, prefix in zip(sentences, prefixes, strict=True)
+            for _ in range(copies)
+        ]
+        for rows, length, items in self._batches(lengths, search.method.hypotheses_per_row):
             stop_if_requested()
-            batch = _empty(rows, length)
+            longest_prefix = max(len(prefixes[item // copies]) for item in items)
+            batch = _empty(rows, length, longest_prefix)
             for row, (k, draw) in enumerate(divmod(item, copies) for item in items):
                 batch.source[row, : len(sentences[k])] = sentences[k]
-                batch.line[row] = k if numbers is None else numbers[k]
-                batch.draw[row] = draw
+                line, part = lines[k]
+                batch.line[row], batch.draw[row] = line, draw + part * copies
+                if len(prefixes[k]):
+                    batch.prefix[row, : len(prefixes[k])] = prefixes[k]
             first = sentences[items[0] // copies]
             name = f'line {batch.line[0]}, with {len(first):,} tokens,'
-            found = self._search(batch, method, max_extra_length, name)
+            found = self._search(batch, search, name)
             for row, item in enumerate(items):
-                tokens, scores = found.tokens[row, :n_best], found.scores[row, :n_best]
-                yield DecodeResult(item // copies, tokens, scores)
+                outputs = found.tokens[row], found.scores[row], found.log_probs[row]
+                yield DecodeResult(item // copies, *outputs)
 
-    def check(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
+    def check(self, lengths: Sequence[int], search: Search) -> None:
         """Raise UserError if a device has too little memory for sentences of these lengths."""
-        decode = decode or self.decode
+        width = search.method.hypotheses_per_row
         # The longest sentence is in the first batch and, if it is long, alone there.
-        for rows, length, _ in itertools.islice(self._batches(lengths, decode.beam_size), 1):
-            arguments = self._arguments(
-                _empty(rows, length), _beam_search(decode), decode.max_extra_length
-            )
+        for rows, length, _ in itertools.islice(self._batches(lengths, width), 1):
+            arguments = self._arguments(_empty(rows, length), search)
             self._check_memory(arguments, f'a line of up to {length:,} tokens')
 
-    def prepare(self, lengths: Sequence[int], decode: DecodeConfig | None = None) -> None:
+    def prepare(self, lengths: Sequence[int], search: Search) -> None:
         """Compile what sentences of these lengths need, by decoding empty batches."""
-        decode = decode or self.decode
-        batches = self._batches(lengths, decode.beam_size)
+        batches = self._batches(lengths, search.method.hypotheses_per_row)
         for rows, length in sorted({(rows, length) for rows, length, _ in batches}):
             stop_if_requested()
-            batch, name = _empty(rows, length), f'a line of {length:,} tokens'
-            self._search(batch, _beam_search(decode), decode.max_extra_length, name)
+            self._search(_empty(rows, length), search, f'a line of {length:,} tokens')
 
-    def source_limit(self, decode: DecodeConfig | None = None) -> int:
+    def source_limit(self, decode: DecodeConfig) -> int:
         """Return the greatest number of tokens of an input, including EOS; 0 for no limit."""
-        decode, longest = decode or self.decode, self.model.config.max_sequence_length
+        longest = self.network.max_sequence_length
         limit = decode.max_source_length
         if longest is not None:
             # The table of positions must hold the output, too.
@@ -177,10 +146,15 @@ class BatchDecoder:
             limit = min(limit or longest, longest)
         return limit
 
-    def output_limit(self, source_length: int, decode: DecodeConfig | None = None) -> int:
-        """Return the greatest number of tokens of an output, including EOS."""
-        decode, longest = decode or self.decode, self.model.config.max_sequence_length
-        limit = source_length + decode.max_extra_length
+    def output_limit(self, length: int, decode: DecodeConfig) -> int:
+        """Return the greatest number of tokens of an output, including EOS.
+
+        Args:
+          length: tokens of its source, including EOS, or of its prefix and EOS if that is longer.
+          decode: the options.
+        """
+        longest = self.network.max_sequence_length
+        limit = length + decode.max_extra_length
         return limit if longest is None else min(limit, longest)
 
     def _batches(self, lengths: Sequence[int], width: int) -> Iterator[tuple[int, int, list[int]]]:
@@ -191,36 +165,33 @@ class BatchDecoder:
         """
         order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
         while order:
-            longest = round_length(lengths[order[0]], self.model.config.max_sequence_length)
+            longest = round_length(lengths[order[0]], self.network.max_sequence_length)
             most = max(1, min(self.max_rows, self._positions // (longest * width)))
             rows = max(r for r in _ROWS if r <= most)
             rows = min(r for r in _ROWS if r >= min(len(order), rows))
-            rows = padded_rows(rows, data_shards(self.mesh))
+            rows = padded_rows(rows, data_shards(self.network.mesh))
             yield rows, longest, order[:rows]
             order = order[rows:]
 
-    def _arguments(
-        self, batch: Batch, method: SearchMethod, max_extra_length: int
-    ) -> tuple[Batch, dict[str, Any]]:
+    def _arguments(self, batch: Batch, search: Search) -> tuple[Batch, dict[str, Any]]:
         """Return the batch on its devices, and the keyword arguments of `_search`."""
-        values, method = method.split()
-        return Batch(**shard_whole_batch(batch._asdict(), self.mesh)), {
+        values, method = search.method.split()
+        arrays = {name: x for name, x in batch._asdict().items() if x is not None}
+        return Batch(**shard_whole_batch(arrays, self.network.mesh)), {
             'values': values,
             'method': method,
-            'model': self.model,
+            'constraints': search.constraints,
+            'ensemble': self.network.ensemble,
             'eos_id': self._eos_id,
-            'unknown_id': self._unknown_id,
-            'max_extra_length': max_extra_length,
+            'max_extra_length': search.max_extra_length,
         }
 
-    def _search(
-        self, batch: Batch, method: SearchMethod, max_extra_length: int, name: str
-    ) -> Hypotheses:
-        arguments = self._arguments(batch, method, max_extra_length)
+    def _search(self, batch: Batch, search: Search, name: str) -> Hypotheses:
+        arguments = self._arguments(batch, search)
         self._check_memory(arguments, name)
         batch, options = arguments
-        cache = _start(self._variables, batch.source, model=self.model)
-        return jax.device_get(_search(self._variables, cache, batch, **options))
+        caches = _start(self.network.variables, batch.source, ensemble=self.network.ensemble)
+        return jax.device_get(_search(self.network.variables, caches, batch, **options))
 
     def _check_memory(self, arguments: tuple[Batch, dict[str, Any]], name: str) -> None:
         """Raise UserError if long lines, or wide beams, take more memory than a device has."""
@@ -232,19 +203,20 @@ class BatchDecoder:
             and rows * length * hypotheses <= self._positions
         ):
             return
+        variables, ensemble = self.network.variables, self.network.ensemble
 
         def programs() -> Iterator[jax.stages.Lowered]:
-            start = _start.lower(self._variables, batch.source, model=self.model)
+            start = _start.lower(variables, batch.source, ensemble=ensemble)
             yield start
-            cache = jax.tree.map(
+            caches = jax.tree.map(
                 lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                 start.out_info,
                 start.compile().output_shardings,
             )
-            yield _search.lower(self._variables, cache, batch, **options)
+            yield _search.lower(variables, caches, batch, **options)
 
         self._memory_check.check(
-            (rows, length, hypotheses, extra),
+            (rows, length, extra, options['method']),
             programs,
             name,
             'split it into sentences, have longer lines cut with max_source_length, or lower '
@@ -268,64 +240,61 @@ def merge_outputs(results: Iterable[DecodeResult], count: int) -> Iterator[Decod
         longest = max(draw.tokens.shape[1] for draw in draws)
         tokens = [np.pad(x.tokens, ((0, 0), (0, longest - x.tokens.shape[1]))) for x in draws]
         scores = np.concatenate([draw.scores for draw in draws])
-        yield DecodeResult(draws[0].index, np.concatenate(tokens), scores)
+        log_probs = np.concatenate([draw.log_probs for draw in draws])
+        yield DecodeResult(draws[0].index, np.concatenate(tokens), scores, log_probs)
 
 
-def _beam_search(decode: DecodeConfig, n_best: int = 1) -> BeamSearch:
-    return BeamSearch(decode.beam_size, decode.length_penalty, n_best)
-
-
-def _empty(rows: int, length: int) -> Batch:
+def _empty(rows: int, length: int, prefix_length: int = 0) -> Batch:
     """Return a batch of padding."""
-    return Batch(np.zeros((rows, length), np.int32), *np.zeros((2, rows), np.int32))
-
-
-@cached_jit(static_argnames=('config',))
-def _transposed(params: Any, *, config: ModelConfig) -> Any:
-    return transposed_kernels(config, params)
+    batch = Batch(np.zeros((rows, length), np.int32), *np.zeros((2, rows), np.int32))
+    if not prefix_length:
+        return batch
+    # Few different shapes compile less often.
+    width = -(-prefix_length // _PREFIX_MULTIPLE) * _PREFIX_MULTIPLE
+    return batch._replace(prefix=np.zeros((rows, width), np.int32))
 
 
 # A program of its own: within the search, XLA would keep the encoder's output in a layout that has
 # to be transposed in each step.
-@cached_jit(static_argnames=('model',))
-def _start(variables: Any, source: jax.Array, *, model: Transformer) -> DecodingCache:
+@cached_jit(static_argnames=('ensemble',))
+def _start(variables: Any, source: jax.Array, *, ensemble: Ensemble) -> Caches:
     """Encode [B, S] ids."""
-    return model.apply(variables, source, method='start_decoding')
+    return ensemble.start_decoding(variables, source)
 
 
-@cached_jit(static_argnames=('model', 'method', 'eos_id', 'unknown_id', 'max_extra_length'))
+@cached_jit(static_argnames=('ensemble', 'method', 'constraints', 'eos_id', 'max_extra_length'))
 def _search(
     variables: Any,
-    cache: DecodingCache,
+    caches: Caches,
     batch: Batch,
     values: Any,
     *,
-    model: Transformer,
+    ensemble: Ensemble,
     method: SearchMethod,
+    constraints: Constraints,
     eos_id: int,
-    unknown_id: int | None,
     max_extra_length: int,
 ) -> Hypotheses:
     """Decode a batch; an empty row ends at once, so that filling up a batch costs nothing."""
     longest = batch.source.shape[1] + max_extra_length
-    if model.config.max_sequence_length is not None:
-        longest = min(longest, model.config.max_sequence_length)
+    if ensemble.max_sequence_length is not None:
+        longest = min(longest, ensemble.max_sequence_length)
     lengths_B = jnp.sum(batch.source != 0, axis=1)
-    limits_B = jnp.where(lengths_B > 0, lengths_B + max_extra_length, 1)
-
-    def step_fn(tokens, position, cache):
-        return model.apply(variables, tokens, position, cache, method='decode_step')
-
+    is_empty_B = lengths_B == 0
+    if batch.prefix is not None:
+        lengths_B = jnp.maximum(lengths_B, 1 + jnp.sum(batch.prefix != 0, axis=1))
+    limits_B = jnp.where(is_empty_B, 1, lengths_B + max_extra_length)
+    layout = ensemble.models[0].layout
     found = method.run(
-        step_fn,
-        cache,
+        ensemble.step_fn(variables, method.attention),
+        caches,
         batch,
         jnp.minimum(limits_B, longest),
         values,
         length=longest,
         eos_id=eos_id,
-        unknown_id=unknown_id,
-        one_device=model.layout.row_groups == 1,
+        constraints=constraints,
+        one_device=layout.row_groups == 1,
     )
     # Replicate the outputs, so that every process can read all of them.
-    return jax.tree.map(lambda x: model.layout(x, '-' * x.ndim), found)
+    return jax.tree.map(lambda x: layout(x, '-' * x.ndim), found)

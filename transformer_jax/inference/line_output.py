@@ -1,4 +1,4 @@
-"""Where translations are written: a stream, or a file that a stopped command resumes."""
+"""Where results are written: a stream, or a file that a stopped command resumes."""
 
 import contextlib
 import errno
@@ -10,19 +10,50 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any, Protocol, TextIO
 
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.storage.files import atomic_write, read_json
 
 _STATE = {'settings': str, 'input': str, 'output': str, 'lines': int, 'bytes': int, 'cut': int}
 _SKIP_CHUNK = 4096  # lines
 _BLOCK = 1 << 20  # bytes
+
+
+class Lines(Protocol):
+    """What is read, in chunks."""
+
+    def take(self, most: int) -> list[str]:
+        """Return the next lines, at most `most`; none at the end."""
+
+
+def check_output(
+    output: str | None, inputs: Mapping[str, str | None], workdirs: Sequence[str]
+) -> None:
+    """Raise a UserError if the output would replace an input, or a file of a run.
+
+    Args:
+      output: value of --output; None is stdout.
+      inputs: the flags of inputs, and their values.
+      workdirs: values of --workdir.
+    """
+    if output is None:
+        return
+    place = os.path.realpath(user_path(output, '--output'))
+    runs = [os.path.realpath(user_path(workdir, '--workdir')) for workdir in workdirs]
+    if any(place.startswith(os.path.join(run, '')) for run in runs):
+        raise UserError(
+            f'--output={output!r} is in the work directory, which holds files of the run only: '
+            'choose another place.'
+        )
+    for flag, path in inputs.items():
+        is_file = path is not None and os.path.isfile(path)
+        if is_file and place == os.path.realpath(user_path(path, flag)):
+            raise UserError(f'--output={output!r} is also {flag}: choose another name.')
 
 
 def open_output(path: str | None, stack: contextlib.ExitStack) -> 'StreamOutput | ResumableOutput':
@@ -84,7 +115,7 @@ class StreamOutput:
     def __init__(self, name: str, file: TextIO):
         self._name, self._file = name, file
 
-    def begin(self, lines: FileLines | StdinLines, settings: str) -> tuple[int, int]:
+    def begin(self, lines: Lines, settings: str) -> tuple[int, int]:
         """Return (0, 0), because nothing was written before; see `ResumableOutput.begin`."""
         del lines, settings
         return 0, 0
@@ -150,7 +181,7 @@ class ResumableOutput:
             ) from error
         stack.callback(self._remove_if_empty)
 
-    def begin(self, lines: FileLines | StdinLines, settings: str) -> tuple[int, int]:
+    def begin(self, lines: Lines, settings: str) -> tuple[int, int]:
         """Skip the lines whose outputs an earlier command has written.
 
         Args:

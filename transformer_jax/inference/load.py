@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +14,22 @@ from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.workdir import Workdir
 
 
+class TrainedModel(NamedTuple):
+    """A model as its work directory holds it.
+
+    Attributes:
+      config: config of its run.
+      vocabulary: vocabulary of both languages.
+      params: the mean of its checkpoints' parameters, nested dicts of NumPy arrays.
+      steps: steps of these checkpoints.
+    """
+
+    config: Config
+    vocabulary: Vocabulary
+    params: Any
+    steps: list[int]
+
+
 def load_trained(
     workdir: str | os.PathLike[str],
     *,
@@ -21,7 +37,7 @@ def load_trained(
     average: str | None = None,
     steps: Sequence[int] | None = None,
     field: str = 'workdir',
-) -> tuple[Config, Vocabulary, Any, list[int]]:
+) -> TrainedModel:
     """Read a trained model from its work directory.
 
     Args:
@@ -30,9 +46,6 @@ def load_trained(
       average: 'latest' or 'best' checkpoints; None takes the config's choice.
       steps: steps of the checkpoints to average; excludes `checkpoints` and `average`.
       field: name of the folder in error messages.
-
-    Returns:
-      Config, vocabulary, parameters as NumPy arrays, and the steps of the averaged checkpoints.
 
     Raises:
       UserError: if the folder holds no trained model, or a part of it cannot be used.
@@ -79,7 +92,27 @@ def load_trained(
             'restore the vocabulary of this run.'
         )
     mean = folder.read_average()
-    return config, vocabulary, weights, used if mean is None else mean['steps']
+    return TrainedModel(config, vocabulary, weights, used if mean is None else mean['steps'])
+
+
+def load_ensemble(workdirs: Sequence[str | os.PathLike[str]], **options: Any) -> list[TrainedModel]:
+    """Read several trained models of one vocabulary.
+
+    Args:
+      workdirs: folder of each run.
+      **options: as for `load_trained`.
+
+    Raises:
+      UserError: if one cannot be read, or if their vocabularies differ.
+    """
+    models = [load_trained(workdir, **options) for workdir in workdirs]
+    for workdir, model in zip(workdirs, models, strict=True):
+        if model.vocabulary.digest != models[0].vocabulary.digest:
+            raise UserError(
+                f'workdir={str(workdir)!r} has another vocabulary than {str(workdirs[0])!r}: an '
+                'ensemble needs models of one vocabulary (data.vocabulary).'
+            )
+    return models
 
 
 def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[int]) -> None:

@@ -1,18 +1,20 @@
-"""The two ways to decode a batch: beam search and sampling."""
+"""How a batch is decoded: by beam search or by sampling, and under which constraints."""
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer_jax.config import DecodeConfig
 from transformer_jax.config.validation import check_types
-from transformer_jax.decoding import Hypotheses, beam_search, sample
+from transformer_jax.decoding import Constraints, Hypotheses, beam_search, sample
 from transformer_jax.decoding.hypotheses import StepFn
 from transformer_jax.errors import UserError
-from transformer_jax.model import DecodingCache, grow_cache, reorder_hypotheses, select_sentences
+from transformer_jax.inference.network import Caches, CrossAttention, grow, reorder, select
 
 # Numbers that are arguments of a compiled program, so that changing them compiles nothing.
 Values = dict[str, Any]
@@ -24,12 +26,14 @@ class Batch(NamedTuple):
     Attributes:
       source: [B, S] int32 ids; a row of padding is an empty one.
       line: [B] int32, the line number of each row's sentence.
-      draw: [B] int32, which of its sentence's draws each row is.
+      draw: [B] int32, which of its line's draws each row is.
+      prefix: [B, P] int32, the forced first tokens of each output, then 0; None if there are none.
     """
 
     source: Any
     line: Any
     draw: Any
+    prefix: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +43,18 @@ class BeamSearch:
     Attributes:
       beam_size: hypotheses kept at each step.
       length_penalty: alpha of `transformer_jax.decoding.length_penalty`.
+      length_norm: kind of that penalty.
       n_best: number of outputs, at most the beam size.
+      coverage_penalty: beta of `transformer_jax.decoding.coverage_penalty`.
+      attention: the attention that covers the source; None if there is no coverage penalty.
     """
 
     beam_size: int
     length_penalty: float
+    length_norm: str = 'gnmt'
     n_best: int = 1
+    coverage_penalty: float = 0.0
+    attention: CrossAttention | None = None
 
     @property
     def hypotheses_per_row(self) -> int:
@@ -58,50 +68,58 @@ class BeamSearch:
 
     def split(self) -> tuple[Values, 'BeamSearch']:
         """Return the values that are arguments of the program, and the method without them."""
-        values = {'alpha': np.float32(self.length_penalty)}
-        return values, dataclasses.replace(self, length_penalty=0.0)
+        values = {
+            'alpha': np.float32(self.length_penalty),
+            'beta': np.float32(self.coverage_penalty),
+        }
+        return values, dataclasses.replace(self, length_penalty=0.0, coverage_penalty=0.0)
 
     def run(
         self,
         step_fn: StepFn,
-        cache: DecodingCache,
+        caches: Caches,
         batch: Batch,
         limits: jax.Array,
         values: Values,
         *,
         length: int,
         eos_id: int,
-        unknown_id: int | None,
+        constraints: Constraints,
         one_device: bool,
     ) -> Hypotheses:
         """Decode a batch.
 
         Args:
-          step_fn: as for `transformer_jax.decoding.beam_search`.
-          cache: from `Transformer.start_decoding`.
+          step_fn: as for `transformer_jax.decoding.beam_search`, with `attention` if that is set.
+          caches: from `Ensemble.start_decoding`.
           batch: the rows.
           limits: [B] int32, the greatest number of tokens of each output.
           values: from `split`.
           length: T, the greatest of the limits.
           eos_id: the token that ends an output.
-          unknown_id: a token that is never sampled, or None.
+          constraints: what outputs must not contain.
           one_device: whether all rows are on one device.
         """
-        del unknown_id
+        is_padding_BS = (batch.source == 0).astype(jnp.float32)
         return beam_search(
             step_fn,
-            cache,
+            caches,
             limits,
             length=length,
             beam_size=self.beam_size,
             eos_id=eos_id,
             alpha=values['alpha'],
+            length_norm=self.length_norm,
+            beta=values['beta'],
+            coverage=None if self.attention is None else is_padding_BS,
+            constraints=constraints,
+            prefixes=batch.prefix,
             n_best=self.n_best,
-            reorder=reorder_hypotheses,
-            grow=grow_cache,
+            reorder=reorder,
+            grow=grow,
             cache_lengths=_cache_lengths(*batch.source.shape, length),
             # Devices do not exchange their sentences.
-            select=select_sentences if one_device else None,
+            select=select if one_device else None,
         )
 
 
@@ -137,6 +155,8 @@ class Sampling:
         if not 0 <= self.seed < 2**32:  # JAX would drop the higher bits
             raise UserError(f'seed={self.seed} must be from 0 to 2^32 - 1.')
 
+    attention = None  # a sample needs none
+
     @property
     def hypotheses_per_row(self) -> int:
         """Number of hypotheses in each row of a batch."""
@@ -152,22 +172,15 @@ class Sampling:
         return values, dataclasses.replace(self, temperature=1.0, seed=0)
 
     def run(
-        self, step_fn, cache, batch, limits, values, *, length, eos_id, unknown_id, one_device
+        self, step_fn, caches, batch, limits, values, *, length, eos_id, constraints, one_device
     ) -> Hypotheses:
         """Decode a batch, see `BeamSearch.run`."""
         del one_device
-
-        def known_step_fn(*args):
-            logits_RV, cache = step_fn(*args)
-            if unknown_id is not None:
-                logits_RV = logits_RV.at[:, unknown_id].set(-jnp.inf)
-            return logits_RV, cache
-
         fold = jax.vmap(jax.random.fold_in)
         keys_B = jnp.repeat(jax.random.key(values['seed'])[None], len(batch.line))
         return sample(
-            known_step_fn,
-            grow_cache(cache, length),
+            step_fn,
+            grow(caches, length),
             limits,
             fold(fold(keys_B, batch.line), batch.draw),
             length=length,
@@ -175,10 +188,57 @@ class Sampling:
             temperature=values['temperature'],
             top_k=self.top_k,
             top_p=self.top_p,
+            constraints=constraints,
+            prefixes=batch.prefix,
         )
 
 
 SearchMethod = BeamSearch | Sampling
+
+
+class Search(NamedTuple):
+    """What is asked for about each sentence.
+
+    Attributes:
+      method: how outputs are found.
+      constraints: what they must not contain.
+      n_best: outputs for each sentence.
+      max_extra_length: limit on the tokens that an output has more than its source.
+    """
+
+    method: SearchMethod
+    constraints: Constraints
+    n_best: int
+    max_extra_length: int
+
+    @classmethod
+    def of(
+        cls,
+        decode: DecodeConfig,
+        *,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+        suppress: Sequence[int] = (),
+    ) -> 'Search':
+        """Return the search that a section `decode` describes.
+
+        Args:
+          decode: the options.
+          n_best: outputs for each sentence; for beam search, at most the beam size.
+          sampling: samples the outputs; None searches for the best ones.
+          suppress: ids of `decode.suppress_tokens`.
+        """
+        covers = decode.coverage_penalty > 0
+        method = sampling or BeamSearch(
+            decode.beam_size,
+            decode.length_penalty,
+            decode.length_norm,
+            n_best,
+            decode.coverage_penalty,
+            CrossAttention.of(decode) if covers else None,
+        )
+        constraints = Constraints(decode.min_length, decode.no_repeat_ngram, tuple(suppress))
+        return cls(method, constraints, n_best, decode.max_extra_length)
 
 
 def _cache_lengths(rows: int, source_length: int, longest: int) -> list[int]:

@@ -31,7 +31,7 @@ from transformer_jax.model.parameters import (
     transposed_kernels,
 )
 from transformer_jax.model.positions import sinusoidal_positions
-from transformer_jax.model.transformer import Decoder, Encoder, Transformer
+from transformer_jax.model.transformer import Decoder, Encoder, Transformer, shift_right
 
 __all__ = [
     'Decoder',
@@ -54,6 +54,7 @@ __all__ = [
     'parameter_shapes',
     'reorder_hypotheses',
     'select_sentences',
+    'shift_right',
     'sinusoidal_positions',
     'transposed_kernels',
 ]

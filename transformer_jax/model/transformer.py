@@ -281,6 +281,11 @@ class Transformer(nn.Module):
         return OutputWeights(self.embedding_GVD.astype(compute_dtype(self.config)), bias_V)
 
 
+def shift_right(targets: jax.Array) -> jax.Array:
+    """Return the decoder's inputs for [B, T] target ids: 0, then all ids but the last."""
+    return jnp.pad(targets, ((0, 0), (1, 0)))[:, :-1]
+
+
 def _check_ids(name: str, ids: jax.Array) -> None:
     if ids.ndim != 2 or 0 in ids.shape or not jnp.issubdtype(ids.dtype, jnp.integer):
         raise ValueError(

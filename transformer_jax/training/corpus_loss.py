@@ -8,20 +8,18 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax.data.batching import ROW_MULTIPLE, round_length, rows_for
+from transformer_jax.data.batching import batches_by_length
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import memory, signals
 from transformer_jax.runtime.program_cache import cached_jit
-from transformer_jax.sharding import padded_rows, shard_whole_batch
+from transformer_jax.sharding import shard_whole_batch
 from transformer_jax.training.step import eval_step
 
 # Positions of one batch, to bound the memory.
 _POSITIONS = 2048
-# Lengths up to this are rounded to powers of two: padding costs less than another compilation.
-_COARSE = 256
 
 _eval_step = cached_jit(static_argnames=('model', 'label_smoothing'))(eval_step)
 
@@ -142,17 +140,6 @@ class LossEvaluator:
     def _batches(
         self, source: Sentences, target: Sentences, lengths: np.ndarray
     ) -> Iterator[dict[str, np.ndarray]]:
-        order = np.argsort(-lengths, kind='stable')  # longest first: what does not fit fails early
-        while len(order):
-            length = round_length(
-                int(lengths[order[0]]), self.model.config.max_sequence_length, _COARSE
-            )
-            rows = min(
-                rows_for(length, _POSITIONS),
-                max(1, _POSITIONS // length),  # fewer rows of very long pairs
-                padded_rows(len(lengths), ROW_MULTIPLE),  # no more than the pairs need
-            )
-            part = np.full(rows, -1)
-            part[: len(order[:rows])] = order[:rows]
-            yield {'source': source.padded(part, length), 'target': target.padded(part, length)}
-            order = order[rows:]
+        reach = self.model.config.max_sequence_length
+        for (_, length, _), ids in batches_by_length(lengths, _POSITIONS, reach):
+            yield {'source': source.padded(ids, length), 'target': target.padded(ids, length)}

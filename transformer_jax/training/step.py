@@ -7,15 +7,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from transformer_jax.model import Transformer
+from transformer_jax.model import Transformer, shift_right
 from transformer_jax.model.embedder import chunked_loss
 from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 from transformer_jax.training.state import LogWindow, TrainState
-
-
-def shift_right(targets: jax.Array) -> jax.Array:
-    """Return the decoder's inputs for [B, T] target ids: 0, then all ids but the last."""
-    return jnp.pad(targets, ((0, 0), (1, 0)))[:, :-1]
 
 
 def train_step(

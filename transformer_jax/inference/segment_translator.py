@@ -1,0 +1,232 @@
+"""Translates segments, each a line or a sentence: ids, search, choice of outputs, alignment."""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer_jax.config import DecodeConfig
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.errors import UserError
+from transformer_jax.inference.alignment import Aligner
+from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
+from transformer_jax.inference.mbr import MbrChooser
+from transformer_jax.inference.network import Network
+from transformer_jax.inference.outputs import Translation, distinct
+from transformer_jax.inference.search_methods import Sampling, Search
+from transformer_jax.runtime.progress import progress_bar
+
+_logger = logging.getLogger('transformer_jax')
+# Outputs that these forbid do not exist.
+_CONSTRAINTS = ('min_length', 'no_repeat_ngram', 'suppress_tokens')
+
+
+class Segment(NamedTuple):
+    """A text that is translated as a whole.
+
+    Attributes:
+      text: raw text.
+      line: number of its line, for warnings and samples.
+      part: which segment of its line it is, counted from 0.
+      prefix: [P] int32 ids of the forced beginning of its outputs, without EOS; None if there is
+        none.
+    """
+
+    text: str
+    line: int
+    part: int = 0
+    prefix: np.ndarray | None = None
+
+
+class Request(NamedTuple):
+    """What is asked for, see `Translator.translate`."""
+
+    decode: DecodeConfig
+    n_best: int = 1
+    sampling: Sampling | None = None
+    mbr: str | None = None
+    align: bool = False
+
+
+class SegmentTranslator:
+    """Translates segments with the models of a network.
+
+    Attributes:
+      network: the models.
+      vocabulary: vocabulary of both languages.
+      decoder: searches for token ids.
+    """
+
+    def __init__(self, network: Network, vocabulary: Vocabulary, target_language: str):
+        """Do no work yet.
+
+        Args:
+          network: the models.
+          vocabulary: vocabulary of both languages.
+          target_language: code of the target language, for the words of BLEU.
+        """
+        self.network, self.vocabulary = network, vocabulary
+        self.decoder = BatchDecoder(network, vocabulary.eos_id)
+        self._aligner = Aligner(network, vocabulary)
+        self._target_language = target_language
+
+    def __call__(
+        self, segments: Sequence[Segment], request: Request, progress: bool = False
+    ) -> list[list[Translation]]:
+        """Return the outputs of each segment, at least one, the best first."""
+        ids_of = self._encode_and_cut(segments, request.decode)
+        given = [segments[k] for k in ids_of]
+        sentences = list(ids_of.values())
+        nothing = np.zeros(0, np.int32)
+        prefixes = [nothing if s.prefix is None else s.prefix for s in given]
+        search = self.search(request.decode, n_best=request.n_best, sampling=request.sampling)
+        found: list[list[tuple[np.ndarray, Translation]]] = [[] for _ in given]
+        with (
+            MbrChooser(request.mbr or 'chrf', self._target_language) as chooser,
+            progress_bar('Translating', total=len(given), unit=' lines', shown=progress) as bar,
+        ):
+            for result in self.decoder(
+                sentences,
+                search,
+                prefixes=prefixes,
+                lines=[(segment.line, segment.part) for segment in given],
+            ):
+                k = result.index
+                texts = distinct(result, self.vocabulary.decode, request.n_best)
+                longest = max(len(sentences[k]), 1 + len(prefixes[k]))
+                limit = self.decoder.output_limit(longest, request.decode)
+                found[k] = self._outputs(result, texts, limit)
+                if request.mbr and texts:
+                    weights = _posterior(result, texts, is_sample=request.sampling is not None)
+                    chooser.submit(k, list(texts), weights)
+                bar.update()
+            for k, (best, utility) in chooser.results().items():
+                ids, output = found[k][best]
+                found[k] = [(ids, output._replace(score=utility))]
+        if request.align:
+            self._align(given, sentences, found, request.decode)
+        _warn_of_failures(
+            [s.line for s, outputs in zip(given, found, strict=True) if not outputs], request.decode
+        )
+        results = [
+            [Translation('', 0.0, (), alignment=() if request.align else None)] for _ in segments
+        ]
+        for k, outputs in zip(ids_of, found, strict=True):
+            if outputs:
+                results[k] = [output for _, output in outputs]
+        return results
+
+    def search(
+        self, decode: DecodeConfig, *, n_best: int = 1, sampling: Sampling | None = None
+    ) -> Search:
+        """Return the search that is asked for; the arguments are those of `Search.of`."""
+        suppress = {*self.suppressed(decode)}
+        if sampling is not None:
+            # Label smoothing makes the unknown token too likely.
+            suppress.add(self.vocabulary.unknown_id)
+        return Search.of(decode, n_best=n_best, sampling=sampling, suppress=sorted(suppress))
+
+    def suppressed(self, decode: DecodeConfig) -> list[int]:
+        """Return the ids of suppress_tokens.
+
+        Raises:
+          UserError: if one is no piece of the vocabulary, or is EOS.
+        """
+        pieces = decode.suppress_tokens.split()
+        ids = self.vocabulary.ids_of_pieces(pieces, 'decode.suppress_tokens').tolist()
+        if self.vocabulary.eos_id in ids:
+            raise UserError(
+                f'decode.suppress_tokens={decode.suppress_tokens!r} has EOS, without which no '
+                'output ends: leave it out.'
+            )
+        return ids
+
+    def lengths(self, texts: Sequence[str], decode: DecodeConfig) -> list[int]:
+        """Return the token counts of the texts that are not empty, cut to the limit."""
+        lengths = [len(ids) for ids in self.vocabulary.encode(texts) if len(ids) > 1]
+        limit = self.decoder.source_limit(decode)
+        return [min(n, limit or n) for n in lengths]
+
+    def _encode_and_cut(
+        self, segments: Sequence[Segment], decode: DecodeConfig
+    ) -> dict[int, np.ndarray]:
+        """Return the ids of each segment that is not empty, by index, cut to the limit."""
+        encoded = self.vocabulary.encode([segment.text for segment in segments])
+        ids_of = {k: ids for k, ids in enumerate(encoded) if len(ids) > 1}
+        limit = self.decoder.source_limit(decode)
+        for k, ids in ids_of.items():
+            if limit and len(ids) > limit:
+                _logger.warning(
+                    'Line %d has %d tokens and is cut to the limit of %d.',
+                    segments[k].line,
+                    len(ids),
+                    limit,
+                )
+                ids_of[k] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
+        return ids_of
+
+    def _outputs(
+        self, result: DecodeResult, texts: dict[str, list[int]], limit: int
+    ) -> list[tuple[np.ndarray, Translation]]:
+        """Return ids and translation of each different text."""
+        found = []
+        for text, (first, *_) in texts.items():
+            ids = result.tokens[first]
+            pieces = tuple(self.vocabulary.pieces(ids.tolist()))
+            cut = bool(np.count_nonzero(ids) >= limit)
+            found.append((ids, Translation(text, float(result.scores[first]), pieces, cut)))
+        return found
+
+    def _align(
+        self,
+        segments: Sequence[Segment],
+        sentences: Sequence[np.ndarray],
+        found: list[list[tuple[np.ndarray, Translation]]],
+        decode: DecodeConfig,
+    ) -> None:
+        """Give each output in `found` the alignment of its words with those of its segment."""
+        places = [(k, n) for k, outputs in enumerate(found) for n in range(len(outputs))]
+        alignments = self._aligner(
+            [segments[k].text for k, _ in places],
+            [sentences[k] for k, _ in places],
+            [found[k][n][0] for k, n in places],
+            decode,
+            [segments[k].line for k, _ in places],
+        )
+        for (k, n), alignment in zip(places, alignments, strict=True):
+            ids, output = found[k][n]
+            found[k][n] = ids, output._replace(alignment=alignment)
+
+
+def _posterior(
+    result: DecodeResult, texts: dict[str, list[int]], *, is_sample: bool
+) -> list[float]:
+    """Return the weight of each text in minimum Bayes risk.
+
+    Samples are drawn by their probability already, so they count equally.
+    """
+    if is_sample:
+        return [float(len(places)) for places in texts.values()]
+    probs = np.exp(result.log_probs - np.max(result.log_probs))
+    return [float(np.sum(probs[places])) for places in texts.values()]
+
+
+def _warn_of_failures(lines: Sequence[int], decode: DecodeConfig) -> None:
+    """Log a warning about lines without an output, if there are any."""
+    if not lines:
+        return
+    constraints = [f'{name}={getattr(decode, name)!r}' for name in _CONSTRAINTS]
+    if any(getattr(decode, name) for name in _CONSTRAINTS):
+        reason = f'their constraints allow none: loosen {", ".join(constraints)}.'
+    else:
+        reason = (
+            'the scores of their outputs are not finite. The model diverged in training, or its '
+            'weights are damaged.'
+        )
+    _logger.warning(
+        '%d lines have no translation, the first of them is line %d: %s',
+        len(lines),
+        min(lines),
+        reason,
+    )
