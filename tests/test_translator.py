@@ -8,7 +8,7 @@ from tiny_run import TEXTS
 from transformer_jax.config import Config, DataConfig, DecodeConfig, MeshConfig, ModelConfig
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
-from transformer_jax.runtime import memory
+from transformer_jax.runtime import memory, program_cache
 from transformer_jax.sharding import make_mesh
 from transformer_jax.translator import Sampling, Translation, Translator
 
@@ -204,3 +204,15 @@ def test_an_output_that_reaches_the_limit_is_marked_as_cut(translator):
             assert output.cut == (len(output.tokens) + 1 == length + extra)
             seen.add(output.cut)
     assert seen == {True, False}
+
+
+def test_a_text_needs_no_new_program_after_prepare(translator, monkeypatch):
+    options = {'beam_size': 3, 'n_best': 2}
+    [ids] = translator.vocabulary.encode([TEXTS[2]])
+    translator.prepare(lengths=[len(ids)], **options)
+
+    def look_up(*_, **__):
+        raise AssertionError('a program is loaded or compiled')
+
+    monkeypatch.setattr(program_cache.ProgramCache, 'load', look_up)
+    translator(TEXTS[2], **options)

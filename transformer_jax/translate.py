@@ -1,16 +1,25 @@
 """Translates lines of text: python -m transformer_jax.translate --workdir=DIR."""
 
+import argparse
 import contextlib
+import functools
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
+from transformer_jax.errors import UserError
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import check_output, open_output
+from transformer_jax.inference.terminal import (
+    BackgroundCompiler,
+    TerminalLines,
+    TerminalSettings,
+)
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
-from transformer_jax.runtime.signals import Stopped, answer_signals
+from transformer_jax.runtime.progress import STDERR
+from transformer_jax.runtime.signals import Stopped, answer_signals, end_at_once
 from transformer_jax.storage.cache import (
     cache_folder,
     content_digest,
@@ -45,11 +54,21 @@ def main(arguments: Sequence[str]) -> None:
         settings = options, written, translator.all_steps, flags.ensemble
         weights = translator.vocabulary.digest, *map(os.path.realpath, flags.workdir)
         done, cut = output.begin(lines, content_digest([repr(settings), *weights]))
+        session = TerminalSettings(flags.n_best, flags.scores, flags.beam_size)
+        at_terminal = isinstance(lines, StdinLines) and lines.is_terminal
+        if at_terminal:
+            compiler = stack.enter_context(BackgroundCompiler())
+            use = functools.partial(_use_settings, flags, translator, compiler)
+            use(session)
+            lines = TerminalLines(lines, session, use)
         while True:
             try:
                 chunk = lines.take(_chunk_size(translator))
                 if not chunk:
                     break
+                if at_terminal:
+                    flags = _with_settings(flags, session)
+                    options = _options(flags)
                 texts, prefixes = chunk, None
                 if flags.prefix is not None:
                     texts, prefixes = _split_prefixes(chunk, flags.prefix)
@@ -64,11 +83,34 @@ def main(arguments: Sequence[str]) -> None:
                 )
             except Stopped as stopped:
                 raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
+            except UserError as error:
+                if not at_terminal:
+                    raise
+                print(f'error: {error}', file=STDERR)
+                continue
             cut += sum(best.cut for outputs in results for best in outputs[:1])
             output.write(chunk, _formatted(results, done + 1, flags), cut)
             done += len(chunk)
         output.commit()
         warn_of_cut_outputs(cut, done, decode)
+        if at_terminal:
+            end_at_once(0)  # do not wait for the compiler
+
+
+def _with_settings(flags: argparse.Namespace, settings: TerminalSettings) -> argparse.Namespace:
+    return argparse.Namespace(**vars(flags) | vars(settings))
+
+
+def _use_settings(
+    flags: argparse.Namespace,
+    translator: 'Translator',
+    compiler: BackgroundCompiler,
+    settings: TerminalSettings,
+) -> None:
+    """Check the settings and compile for them; raise a UserError if one is out of range."""
+    options = _options(_with_settings(flags, settings))
+    translator.check_options(**options)
+    compiler.start(lambda tokens: translator.prepare(lengths=[tokens], **options))
 
 
 def _parser() -> command_line.Parser:
@@ -76,7 +118,8 @@ def _parser() -> command_line.Parser:
         command='translate',
         description='Translates each line of the input to one line of the output, in order. An\n'
         'empty line stays empty. It answers the lines that have come as soon as no more are\n'
-        'waiting. With --output, a stopped command can be run again and resumes where it stopped.',
+        'waiting. With --output, a stopped command can be run again and resumes where it stopped.\n'
+        'At a terminal, :help lists commands that change n_best, scores and beam_size.',
     )
     command_line.add_model_flags(parser)
     parser.add_argument('--input', help='file to read (default: stdin)')

@@ -344,11 +344,30 @@ class Translator:
         lengths = self._segments.lengths(_as_texts(texts), decode)
         self.search.check(lengths, self._segments.search(decode))
 
-    def prepare(self, texts: Iterable[str], **options: Any) -> None:
-        """Compile the programs that translating `texts` needs; translate nothing."""
-        decode = self.check_options(**options)
-        lengths = self._segments.lengths(_as_texts(texts), decode)
-        self.search.prepare(lengths, self._segments.search(decode))
+    def prepare(
+        self,
+        texts: Iterable[str] = (),
+        *,
+        lengths: Sequence[int] = (),
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+        mbr: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Compile the programs that translating texts with these options needs; translate nothing.
+
+        Args:
+          texts: texts to translate.
+          lengths: numbers of tokens of further texts, EOS included.
+          n_best: as in `translate`, like the other options.
+          sampling: as in `translate`.
+          mbr: as in `translate`.
+          **options: as in `translate`.
+        """
+        decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
+        lengths = [*lengths, *self._segments.lengths(_as_texts(texts), decode)]
+        search = self._segments.search(decode, n_best=n_best, sampling=sampling)
+        self.search.prepare(lengths, search)
 
 
 def _check_ensemble(ensemble: str) -> None:

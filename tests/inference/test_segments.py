@@ -22,10 +22,12 @@ def random_texts(count):
         yield ''.join(dice.choices(PARTS, k=dice.randrange(30)))
 
 
-SPLITTERS = [split_lines, *map(SentenceSplitter, ('en', 'fr', 'zh-TW', 'xx', ''))]
+@pytest.fixture(params=['lines', 'en', 'fr', 'zh-TW', 'xx', ''])
+def split(request):
+    """The function for lines, and those for the sentences of languages."""
+    return split_lines if request.param == 'lines' else SentenceSplitter(request.param)
 
 
-@pytest.mark.parametrize('split', SPLITTERS)
 def test_joined_segments_are_the_text(split):
     for text in random_texts(5_000):
         found = split(text)
@@ -33,7 +35,6 @@ def test_joined_segments_are_the_text(split):
         assert len(found.separators) == len(found.segments) + 1
 
 
-@pytest.mark.parametrize('split', SPLITTERS)
 def test_no_segment_is_empty_or_has_a_line_end_or_blanks_at_its_ends(split):
     for text in random_texts(5_000):
         found = split(text)
@@ -43,13 +44,11 @@ def test_no_segment_is_empty_or_has_a_line_end_or_blanks_at_its_ends(split):
             assert segment == segment.strip()
 
 
-@pytest.mark.parametrize('split', SPLITTERS)
 def test_separators_are_blanks_only(split):
     for text in random_texts(5_000):
         assert not ''.join(split(text).separators).strip()
 
 
-@pytest.mark.parametrize('split', SPLITTERS)
 @pytest.mark.parametrize('text', ['', ' ', '\u00a0\t', '\n', ' \r\n\r \n'])
 def test_a_blank_text_has_no_segment_and_stays_as_it_is(split, text):
     found = split(text)

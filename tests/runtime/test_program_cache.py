@@ -4,6 +4,8 @@ import os
 import pickle
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +47,23 @@ def processes():
 def test_a_kept_program_is_not_traced_again(folder, processes):
     assert [processes.run(folder), processes.run(folder)] == [8.0, 8.0]
     assert processes.traced == [3]
+
+
+def test_threads_that_need_the_same_program_compile_it_once(folder, monkeypatch):
+    compiled = []
+    compile_ = ProgramCache.compile
+
+    def slow_compile(*args):
+        compiled.append(args)
+        time.sleep(0.2)
+        return compile_(*args)
+
+    monkeypatch.setattr(ProgramCache, 'compile', slow_compile)
+    cache, function = ProgramCache(folder, 'code'), jax.jit(lambda x: x + 1)
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(cache.run, function, [jnp.float32(k)], {}, {}) for k in range(4)]
+    assert [float(call.result()) for call in calls] == [1.0, 2.0, 3.0, 4.0]
+    assert len(compiled) == 1
 
 
 def test_another_static_argument_is_another_program(folder, processes):

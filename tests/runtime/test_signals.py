@@ -102,6 +102,15 @@ def test_unfinished_files_of_a_stopped_command_are_removed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_unfinished_files_of_threads_are_removed_when_a_command_stops(tmp_path):
+    work = (
+        f'    partial_path(Path({str(tmp_path / "file")!r})).mkdir()\n'
+        '    raise signals.Stopped("Stopped.")'
+    )
+    assert command(work) == (75, 'Stopped.\n')
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_command_that_is_saving_is_not_cut_short():
     work = (
         '    with signals.StopSignals() as stop, stop.deferred():\n'

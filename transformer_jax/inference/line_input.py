@@ -37,7 +37,11 @@ class FileLines:
 
 
 class StdinLines:
-    """The lines of stdin, from which a program may write one line and wait for its answer."""
+    """The lines of stdin, from which a program may write one line and wait for its answer.
+
+    Attributes:
+      is_terminal: whether a person types the lines.
+    """
 
     def __init__(self):
         """Find out whether stdin is a terminal; read nothing.
@@ -47,7 +51,7 @@ class StdinLines:
         """
         if sys.stdin is None:
             raise UserError('there is no stdin to read: name a file with --input.')
-        self._terminal = sys.stdin.isatty()
+        self.is_terminal = sys.stdin.isatty()
         self._lines: deque[bytes] = deque()  # complete lines that are not taken yet
         self._rest: list[bytes] = []  # pieces of the incomplete line after them
         self._taken, self._ended = 0, False
@@ -57,7 +61,7 @@ class StdinLines:
 
         At a terminal it prints a prompt and returns one line. It returns none at the end of stdin.
         """
-        if self._terminal:
+        if self.is_terminal:
             print('> ', end='', file=STDERR, flush=True)
             most = 1
         while len(self._lines) < most and not self._ended:

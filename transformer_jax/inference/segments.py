@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from transformer_jax.errors import UserError
 
-# A file of lines is divided at these too. The other characters at which `str.splitlines` divides
-# (U+2028, U+0085, form feed) occur within sentences of real text, where they count as blanks.
+# The line ends of text files. The other characters at which `str.splitlines` divides (U+2028,
+# U+0085, form feed, ...) also occur within sentences, and the command `translate` keeps them there.
 _LINE_ENDS = re.compile('([\r\n]+)')
 _BLANK = re.compile(r'\s')
 

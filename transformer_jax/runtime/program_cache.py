@@ -13,6 +13,8 @@ import os
 import pickle
 import platform
 import sys
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +56,7 @@ class ProgramCache:
         """
         self._folder, self._code = folder, code
         self._loaded: dict[tuple, jax.stages.Compiled] = {}
+        self._locks: defaultdict[tuple, threading.Lock] = defaultdict(threading.Lock)
 
     @classmethod
     def open(cls, cache_folder: Path) -> 'ProgramCache | None':
@@ -162,13 +165,16 @@ class ProgramCache:
         name = f'{function.__module__}.{function.__qualname__}'
         known_by = name, tree, kinds, tuple(sorted(static.items()))
         if known_by not in self._loaded:
-            # The repr of a sharding does not name its devices.
-            shardings = [sharding for _, _, sharding in kinds if sharding is not None]
-            devices = sorted({device.id for x in shardings for device in x.device_set})
-            key = self.key(*known_by, devices)
-            self._loaded[known_by] = self.load(key, *args, **kwargs) or self.compile(
-                key, function.lower(*args, **kwargs, **static)
-            )
+            # A thread waits for another one that compiles the same program.
+            with self._locks[known_by]:
+                if known_by not in self._loaded:
+                    # The repr of a sharding does not name its devices.
+                    shardings = [sharding for _, _, sharding in kinds if sharding is not None]
+                    devices = sorted({device.id for x in shardings for device in x.device_set})
+                    key = self.key(*known_by, devices)
+                    self._loaded[known_by] = self.load(key, *args, **kwargs) or self.compile(
+                        key, function.lower(*args, **kwargs, **static)
+                    )
         return self._loaded[known_by](*args, **kwargs)
 
     def _write(self, path: Path, program: 'jax.stages.Compiled') -> None:

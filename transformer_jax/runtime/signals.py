@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import signal
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ INTERRUPTED_EXIT_CODE = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GRACE = 3.0  # seconds in which work must come to its next `stop_if_requested`
 _POLL = 0.05  # seconds
+_STDIN = 0
 
 
 class Stopped(BaseException):
@@ -34,6 +36,7 @@ class Stopped(BaseException):
 _asked: signal.Signals | None = None
 _deferred = 0
 _watched = False
+_terminal_modes: list | None = None  # to be restored if the process ends within `input`
 
 
 def stop_if_requested() -> None:
@@ -65,10 +68,34 @@ def answer_signals() -> None:
 def end_at_once(code: int) -> None:
     """End a process that answers signals without waiting for its threads; otherwise return.
 
-    A thread may import TensorFlow, which takes many seconds.
+    A thread may import TensorFlow, or compile, which takes many seconds.
     """
     if _watched:
+        remove_unfinished()
         os._exit(code)
+
+
+@contextlib.contextmanager
+def interrupting_input() -> Iterator[None]:
+    """A context in which a signal raises `Stopped` at once, for a call of `input` at a terminal.
+
+    `input` waits in C code, which only a handler that raises can end. It then restores the modes of
+    the terminal. In a process without `answer_signals`, Python's own handlers do this.
+    """
+    global _terminal_modes
+    if not _watched:
+        yield
+        return
+    _terminal_modes = termios.tcgetattr(_STDIN)
+    try:
+        for number in _SIGNALS:
+            signal.signal(number, _raise_stopped)
+        stop_if_requested()
+        yield
+    finally:
+        for number in _SIGNALS:
+            signal.signal(number, _left_to_the_watcher)
+        _terminal_modes = None
 
 
 def ignore_signals() -> None:
@@ -84,12 +111,16 @@ def _left_to_the_watcher(*_: object) -> None:
     pass
 
 
+def _raise_stopped(number: int, _: FrameType | None) -> None:
+    raise Stopped(f'Stopped by {signal.Signals(number).name}.')
+
+
 def _watch(reader: int) -> None:
     deadline = None
     while True:
         if select.select([reader], [], [], None if deadline is None else _POLL)[0]:
             for number in os.read(reader, 64):
-                if signal.getsignal(number) is not _left_to_the_watcher:
+                if signal.getsignal(number) not in (_left_to_the_watcher, _raise_stopped):
                     continue
                 if _note(signal.Signals(number)):
                     _end(INTERRUPTED_EXIT_CODE)
@@ -102,6 +133,9 @@ def _watch(reader: int) -> None:
 
 def _end(code: int) -> None:
     """End the process as it is; `finally` clauses are not run."""
+    # A process in the background must leave the terminal to the one in the foreground.
+    if _terminal_modes is not None and os.tcgetpgrp(_STDIN) == os.getpgrp():
+        termios.tcsetattr(_STDIN, termios.TCSANOW, _terminal_modes)
     _say(f'Stopped by {_asked.name}.\n')
     remove_unfinished()
     os._exit(code)
