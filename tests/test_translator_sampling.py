@@ -21,11 +21,11 @@ def test_a_seed_fixes_the_samples_for_every_batch(translator):
     assert draws[0] != draws[4]  # the same text on another line has its own random numbers
 
 
-def test_another_seed_temperature_or_penalty_compiles_nothing(translator):
+def test_another_seed_temperature_penalty_or_n_best_compiles_nothing(translator):
     translator(TEXTS[0], sampling=Sampling(seed=1)), translator(TEXTS[0], length_penalty=0.5)
     compiled = CompileCounter()
     translator(TEXTS[0], sampling=Sampling(seed=2, temperature=1.1))
-    translator(TEXTS[0], length_penalty=0.7)
+    translator(TEXTS[0], length_penalty=0.7, n_best=3)
     assert compiled.new() == 0
 
 

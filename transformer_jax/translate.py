@@ -12,6 +12,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import check_output, open_output
 from transformer_jax.inference.terminal import (
+    MIN_LENGTH,
     BackgroundCompiler,
     TerminalLines,
     TerminalSettings,
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> None:
         session = TerminalSettings(flags.n_best, flags.scores, flags.beam_size)
         at_terminal = isinstance(lines, StdinLines) and lines.is_terminal
         if at_terminal:
+            translator.search.min_length = MIN_LENGTH
             compiler = stack.enter_context(BackgroundCompiler())
             use = functools.partial(_use_settings, flags, translator, compiler)
             use(session)

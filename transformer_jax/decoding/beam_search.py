@@ -74,7 +74,7 @@ class _Search:
     alpha: float
     length_norm: str
     beta: float
-    n_best: int
+    n_best: int | jax.Array
     constraints: Constraints
 
     def run(
@@ -156,7 +156,8 @@ class _Search:
         best_live_B = jnp.max(jnp.where(beam.live(), beam.log_probs_BJ, -jnp.inf), axis=1)
         longest_B = length_penalty(beam.limits_B, self.alpha, self.length_norm)
         bound_B = best_live_B / jnp.maximum(longest_B, 1.0)
-        worst_kept_B = lax.top_k(self.scores(beam), self.n_best)[0][:, -1]
+        best_BK, _ = lax.top_k(self.scores(beam), self.beam_size)
+        worst_kept_B = jnp.take(best_BK, self.n_best - 1, axis=1)
         ends_BJ = ~beam.finished_BJ & (worst_kept_B >= bound_B)[:, None]
         return beam._replace(log_probs_BJ=jnp.where(ends_BJ, -jnp.inf, beam.log_probs_BJ))
 
@@ -183,7 +184,7 @@ def beam_search(
     coverage: jax.Array | None = None,
     constraints: Constraints = UNCONSTRAINED,
     prefixes: jax.Array | None = None,
-    n_best: int = 1,
+    n_best: int | jax.Array = 1,
     reorder: Reorder = gather_beams,
     grow: Grow | None = None,
     cache_lengths: Sequence[int] = (),
@@ -234,7 +235,7 @@ def beam_search(
         than 1, alpha not finite, length_norm unknown, or cache_lengths do not ascend to `length` at
         most.
     """
-    if not 1 <= n_best <= beam_size:
+    if isinstance(n_best, int) and not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
     check_length(length)
     if isinstance(alpha, int | float) and not math.isfinite(alpha):

@@ -71,8 +71,10 @@ class BeamSearch:
         values = {
             'alpha': np.float32(self.length_penalty),
             'beta': np.float32(self.coverage_penalty),
+            'n_best': np.int32(self.n_best),
         }
-        return values, dataclasses.replace(self, length_penalty=0.0, coverage_penalty=0.0)
+        without = {'length_penalty': 0.0, 'coverage_penalty': 0.0, 'n_best': 1}
+        return values, dataclasses.replace(self, **without)
 
     def run(
         self,
@@ -114,7 +116,7 @@ class BeamSearch:
             coverage=None if self.attention is None else is_padding_BS,
             constraints=constraints,
             prefixes=batch.prefix,
-            n_best=self.n_best,
+            n_best=values['n_best'],
             reorder=reorder,
             grow=grow,
             cache_lengths=_cache_lengths(*batch.source.shape, length),

@@ -12,8 +12,10 @@ from transformer_jax.inference.line_input import StdinLines
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.runtime.signals import Stopped, interrupting_input
 
-# Lengths of typed texts, in tokens; each is compiled for on its own.
-_SHORT = (8, 12, 16, 24)
+# Tokens to which a shorter text is padded, and the lengths that are compiled for before a text is
+# typed.
+MIN_LENGTH = 24
+_SHORT = (MIN_LENGTH, 32)
 _COMMANDS = (':n', ':scores', ':beam', ':help', ':quit')
 # A smiley such as ':-)' is a text.
 _COMMAND = re.compile(r':([^\W\d_]\w*)\s*(.*?)\s*', re.DOTALL)
