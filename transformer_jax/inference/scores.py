@@ -9,6 +9,7 @@ import numpy as np
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.inference.network import Network
+from transformer_jax.inference.source_cut import cut_source
 from transformer_jax.inference.teacher_forcing import TeacherForcing
 from transformer_jax.runtime.progress import progress_bar
 
@@ -79,19 +80,12 @@ class Scorer:
                 f'sources has {len(sources):,} texts but targets has {len(targets):,}: give a '
                 'target for each source.'
             )
-        source_ids = self.vocabulary.encode(sources)
-        for line, ids in enumerate(source_ids, first_line):
-            if source_limit and len(ids) > source_limit:
-                _logger.warning(
-                    'Line %d has %d tokens and is cut to the limit of %d.',
-                    line,
-                    len(ids),
-                    source_limit,
-                )
-                cut = np.append(ids[: source_limit - 1], self.vocabulary.eos_id)
-                source_ids[line - first_line] = cut
-        target_ids = self.vocabulary.encode(targets)
         lines = range(first_line, first_line + len(sources))
+        source_ids = [
+            cut_source(ids, source_limit, line)
+            for ids, line in zip(self.vocabulary.encode(sources), lines, strict=True)
+        ]
+        target_ids = self.vocabulary.encode(targets)
         scores: list[Score | None] = [None] * len(sources)
         with progress_bar('Scoring', total=len(sources), unit=' lines', shown=progress) as bar:
             for index, log_probs in self._teacher_forcing.log_probs(source_ids, target_ids, lines):

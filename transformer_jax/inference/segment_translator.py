@@ -15,6 +15,7 @@ from transformer_jax.inference.mbr import MbrChooser
 from transformer_jax.inference.network import Network
 from transformer_jax.inference.outputs import Translation, distinct
 from transformer_jax.inference.search_methods import Sampling, Search
+from transformer_jax.inference.source_cut import cut_source
 from transformer_jax.runtime.progress import progress_bar
 
 _logger = logging.getLogger('transformer_jax')
@@ -153,18 +154,12 @@ class SegmentTranslator:
     ) -> dict[int, np.ndarray]:
         """Return the ids of each segment that is not empty, by index, cut to the limit."""
         encoded = self.vocabulary.encode([segment.text for segment in segments])
-        ids_of = {k: ids for k, ids in enumerate(encoded) if len(ids) > 1}
         limit = self.decoder.source_limit(decode)
-        for k, ids in ids_of.items():
-            if limit and len(ids) > limit:
-                _logger.warning(
-                    'Line %d has %d tokens and is cut to the limit of %d.',
-                    segments[k].line,
-                    len(ids),
-                    limit,
-                )
-                ids_of[k] = np.append(ids[: limit - 1], self.vocabulary.eos_id)
-        return ids_of
+        return {
+            k: cut_source(ids, limit, segments[k].line)
+            for k, ids in enumerate(encoded)
+            if len(ids) > 1
+        }
 
     def _outputs(
         self, result: DecodeResult, texts: dict[str, list[int]], limit: int
