@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer_jax.inference.alignment import Aligner, pharaoh, piece_alignment, word_alignment
+from transformer_jax.inference.alignment import Aligner, pharaoh, word_alignment
 
 # Three source words of one piece each, then EOS; two target words, then EOS.
 SOURCE, TARGET = [0, 1, 2, None], [0, 1, None]
@@ -68,11 +68,6 @@ def test_every_target_word_with_pieces_gets_one_source_word():
                     for word in {*source} - {None}
                 }
                 assert sums[x] == pytest.approx(max(sums.values()))
-
-
-def test_pieces_are_aligned_without_eos():
-    assert piece_alignment(WEIGHTS) == ((0, 0), (2, 1))
-    assert piece_alignment(WEIGHTS, shift=True) == ((1, 1), (2, 0))
 
 
 def test_weights_of_another_shape_are_refused():

@@ -31,7 +31,7 @@ def word_alignment(
       source_words: index of the word of each source token, None for EOS.
       target_words: index of the word of each target token, None for EOS.
       shift: takes the step that reads a token, which is the one after the step that predicts it
-        (Chen et al., 2020, section 3.1).
+        (Chen et al., 2020).
 
     Returns:
       Pairs (source word, target word), sorted.
@@ -64,22 +64,6 @@ def _sums_by_word(
     sums_WS = np.zeros((len(present), weights_TS.shape[1]))
     np.add.at(sums_WS, index, weights_TS[rows])
     return sums_WS, present
-
-
-def piece_alignment(weights: np.ndarray, shift: bool = False) -> Alignment:
-    """Return the source token of each target token, without EOS; see `word_alignment`.
-
-    Args:
-      weights: [T, S] attention, EOS included.
-      shift: as for `word_alignment`.
-
-    Returns:
-      Pairs (source token, target token), sorted.
-    """
-    target_length, source_length = weights.shape
-    return word_alignment(
-        weights, [*range(source_length - 1), None], [*range(target_length - 1), None], shift
-    )
 
 
 def pharaoh(alignment: Iterable[tuple[int, int]]) -> str:
