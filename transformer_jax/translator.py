@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
@@ -28,30 +27,12 @@ from transformer_jax.inference.scores import Score, Scorer
 from transformer_jax.inference.search_methods import Sampling
 from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
 from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_lines
+from transformer_jax.inference.texts import as_texts, encode_prefixes
 from transformer_jax.sharding import data_mesh
 
 _MOST_SAMPLES = 10_000  # for each text
 _MOST_MBR_OUTPUTS = 1024
 _logger = logging.getLogger('transformer_jax')
-
-
-def _as_texts(texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str | bytes):
-        raise UserError(f'texts={texts[:40]!r} is a single text: give a list of texts.')
-    if not isinstance(texts, Iterable):
-        raise UserError(f'texts={texts!r} is no text: give a str, or a list of str.')
-    texts = list(texts)
-    for number, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise UserError(f'text {number} is of type {type(text).__name__}: give a str.')
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f'text {number} has {text[error.start]!r} at position {error.start}, which is half '
-                'a character: decode the text with its own encoding, which is probably UTF-8.'
-            ) from error
-    return texts
 
 
 class Translator:
@@ -199,10 +180,19 @@ class Translator:
             more memory than a device has.
         """
         decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
-        texts = _as_texts(texts)
+        texts = as_texts(texts)
         splitter = SentenceSplitter(self.config.data.source_language) if paragraphs else None
         parts = [_split(text, splitter) for text in texts]
-        forced = self._encode_prefixes(prefixes, len(texts), decode, first_line)
+        forced = {}
+        if prefixes is not None:
+            most = self.network.max_sequence_length
+            forced = encode_prefixes(
+                prefixes,
+                len(texts),
+                self.vocabulary,
+                limit=None if most is None else most - 1 - decode.max_extra_length,
+                first_line=first_line,
+            )
         segments = [
             Segment(segment, first_line + k, part, None if part else forced.get(k))
             for k, text in enumerate(parts)
@@ -240,53 +230,12 @@ class Translator:
         """
         decode = self.check_options(max_source_length=max_source_length)
         return self.scorer(
-            _as_texts(sources),
-            _as_texts(targets),
+            as_texts(sources),
+            as_texts(targets),
             source_limit=self.search.source_limit(decode),
             first_line=first_line,
             progress=progress,
         )
-
-    def _encode_prefixes(
-        self,
-        prefixes: Sequence[str | Sequence[str]] | None,
-        count: int,
-        decode: DecodeConfig,
-        first_line: int,
-    ) -> dict[int, np.ndarray]:
-        """Return the ids of the prefixes that are not empty, without EOS, by their index."""
-        if prefixes is None:
-            return {}
-        if isinstance(prefixes, str) or not isinstance(prefixes, Iterable):
-            raise UserError(f'prefixes={shown(prefixes)} must be a list with a prefix a text.')
-        prefixes = list(prefixes)
-        if len(prefixes) != count:
-            raise UserError(
-                f'prefixes={shown(prefixes)} must be a list with one prefix for each of the '
-                f'{count:,} texts; give an empty string for none.'
-            )
-        for prefix in prefixes:
-            pieces = [prefix] if isinstance(prefix, str) else prefix
-            if not isinstance(pieces, Sequence) or not all(isinstance(x, str) for x in pieces):
-                raise UserError(f'prefixes: {shown(prefix)} is neither a str nor a list of str.')
-        texts = [prefix for prefix in prefixes if isinstance(prefix, str)]
-        encoded = iter(self.vocabulary.encode(_as_texts(texts)))
-        found = {}
-        limit = self.network.max_sequence_length
-        for index, prefix in enumerate(prefixes):
-            name = f'prefix of line {first_line + index}'
-            if isinstance(prefix, str):
-                ids = next(encoded)[:-1]
-            else:
-                ids = self.vocabulary.ids_of_pieces(prefix, name)
-            if limit is not None and len(ids) + 1 + decode.max_extra_length > limit:
-                raise UserError(
-                    f'{name} has {len(ids):,} tokens, but model.max_positions={limit} leaves '
-                    f'{max(0, limit - 1 - decode.max_extra_length):,}: shorten it.'
-                )
-            if len(ids):
-                found[index] = ids
-        return found
 
     def check_options(
         self,
@@ -341,7 +290,7 @@ class Translator:
     def check(self, texts: Iterable[str], **options: Any) -> None:
         """Raise a UserError if a device has too little memory to translate one of `texts`."""
         decode = self.check_options(**options)
-        lengths = self._segments.lengths(_as_texts(texts), decode)
+        lengths = self._segments.lengths(as_texts(texts), decode)
         self.search.check(lengths, self._segments.search(decode))
 
     def prepare(
@@ -365,7 +314,7 @@ class Translator:
           **options: as in `translate`.
         """
         decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
-        lengths = [*lengths, *self._segments.lengths(_as_texts(texts), decode)]
+        lengths = [*lengths, *self._segments.lengths(as_texts(texts), decode)]
         search = self._segments.search(decode, n_best=n_best, sampling=sampling)
         self.search.prepare(lengths, search)
 
