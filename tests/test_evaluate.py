@@ -51,6 +51,27 @@ def test_minimum_bayes_risk_and_its_samples_are_printed(run_command, workdir):
     assert 'seed=2), best expected chrf of 3 outputs;' in out
 
 
+def test_n_best_without_mbr_is_refused(run_command, workdir):
+    code, _, err = run_command(evaluate, '--workdir', workdir, '--n_best', '3')
+    assert (code, err) == (
+        2,
+        'error: --n_best=3 is for --mbr, which chooses one of them: add it.\n',
+    )
+
+
+def test_an_ensemble_is_scored_with_its_perplexity(run_command, workdir):
+    flags = ['--workdir', workdir, '--workdir', workdir]
+    alone = run_command(evaluate, '--workdir', workdir)[1].splitlines()
+    code, out, _ = run_command(evaluate, *flags)
+    found = out.splitlines()
+    assert code == 0
+    assert found[:2] == alone[:2]
+    [perplexity] = [line.split()[1] for line in found if line.startswith('perplexity')]
+    [expected] = [line.split()[1] for line in alone if line.startswith('perplexity')]
+    assert float(perplexity) == pytest.approx(float(expected), rel=1e-4)
+    assert 'ensemble of 2 models by probabilities: mean of steps' in out
+
+
 def test_a_changed_set_is_refused(run_command, workdir, tmp_path):
     def change(saved):
         saved['split_fingerprints']['dev'] = 'that of another'

@@ -90,6 +90,22 @@ def test_lines_may_have_the_beginning_of_their_output(
     assert out.startswith(prefix if kind == 'text' else 'le la')
 
 
+def test_a_line_with_two_tabs_has_no_single_prefix(run_command, workdir):
+    code, out, err = run_command(
+        translate, '--workdir', workdir, '--prefix', 'text', stdin=b'a\nb\tc\td\n'
+    )
+    assert (code, out) == (2, '')
+    assert 'line 2 has 2 tabs: with --prefix write SOURCE<TAB>PREFIX, or a source alone' in err
+
+
+def test_a_tab_between_sentences_is_no_column(run_command, workdir):
+    pytest.importorskip('sentencex')
+    flags = ['--workdir', workdir, '--paragraphs', '--scores', '--align']
+    code, out, _ = run_command(translate, *flags, stdin=f'{TEXTS[0]} \t {TEXTS[2]}\n'.encode())
+    assert code == 0
+    assert out.count('\t') == 2
+
+
 def test_mbr_writes_one_line_for_each_line(run_command, workdir, translator):
     flags = '--mbr bleu --n_best 8 --sample --seed 3'.split()
     lines = f'{TEXTS[0]}\n{TEXTS[1]}\n'.encode()

@@ -230,6 +230,10 @@ def test_without_align_there_is_no_alignment_and_an_empty_text_has_an_empty_one(
     assert translator.translate([''], align=True)[0][0].alignment == ()
 
 
+def test_a_call_with_align_gives_a_translation(translator):
+    assert translator(TEXTS[0], align=True) == translator.translate(TEXTS[:1], align=True)[0][0]
+
+
 def test_an_alignment_does_not_depend_on_its_batch(translator):
     together = translator.translate(TEXTS, align=True)
     alone = [translator.translate([text], align=True)[0] for text in TEXTS]
@@ -260,11 +264,15 @@ def test_layer_heads_and_shift_choose_the_attention(translator):
         ({'beam_sise': 3}, "beam_sise is no option of translate: did you mean 'beam_size'?"),
         ({'nbest': 3}, "nbest is no option of translate: did you mean 'n_best'?"),
         ({'length_norm': 'gnm'}, "decode.length_norm='gnm' must be one of gnmt, power, none"),
-        ({'suppress_tokens': '▁le xyzzy'}, "decode.suppress_tokens: 'xyzzy' is no piece of the"),
+        (
+            {'suppress_tokens': '▁le xyzzy'},
+            "pieces separated by spaces: 'xyzzy' is no piece of the",
+        ),
         ({'suppress_tokens': '</s>'}, "decode.suppress_tokens='</s>' has EOS"),
         ({'prefixes': ['a', 'b']}, 'must be a list with one prefix for each of the 1 texts'),
         ({'prefixes': 'a'}, "prefixes='a' must be a list with a prefix a text."),
         ({'prefixes': 5}, 'prefixes=5 must be a list with a prefix a text.'),
+        ({'prefixes': ['Le\nUn']}, "prefix of line 1, 'Le\\nUn', has a line end"),
         ({'prefixes': [5]}, 'prefixes: 5 is neither a str nor a list of str.'),
         ({'prefixes': [['▁xyzzy']]}, "prefix of line 1: '▁xyzzy' is no piece"),
         ({'mbr': 'comet', 'n_best': 2}, "mbr='comet' must be one of chrf, bleu"),

@@ -33,6 +33,8 @@ def main(arguments: Sequence[str]) -> None:
             f"--split={flags.split} is one of the run's own sets: leave out --source and "
             '--reference, or --split.'
         )
+    if flags.n_best != 1 and flags.mbr is None:
+        raise UserError(f'--n_best={flags.n_best} is for --mbr, which chooses one of them: add it.')
     with program_cache.use(ProgramCache.open(cache_folder())):
         _evaluate(flags)
 

@@ -64,6 +64,8 @@ def main(arguments: Sequence[str]) -> None:
                 )
             except Stopped as stopped:
                 raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
+            except UserError as error:
+                raise UserError(f'{str(error).removesuffix(".")}{output.kept()}.') from error
             written = [_per_token(score) if flags.per_token else _sums(score) for score in scores]
             output.write(chunk, written, cut=0)
             done += len(chunk)

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
                     options = _options(flags)
                 texts, prefixes = chunk, None
                 if flags.prefix is not None:
-                    texts, prefixes = _split_prefixes(chunk, flags.prefix)
+                    texts, prefixes = _split_prefixes(chunk, flags.prefix, done + 1)
                 results = translator.translate(
                     texts,
                     prefixes=prefixes,
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> None:
                 raise Stopped(f'{str(stopped).removesuffix(".")}{output.kept()}.') from stopped
             except UserError as error:
                 if not at_terminal:
-                    raise
+                    raise UserError(f'{str(error).removesuffix(".")}{output.kept()}.') from error
                 print(f'error: {error}', file=STDERR)
                 continue
             cut += sum(best.cut for outputs in results for best in outputs[:1])
@@ -161,8 +161,16 @@ def _options(flags: Any) -> dict[str, Any]:
     }
 
 
-def _split_prefixes(chunk: Sequence[str], kind: str) -> tuple[list[str], list[str | list[str]]]:
+def _split_prefixes(
+    chunk: Sequence[str], kind: str, first_line: int
+) -> tuple[list[str], list[str | list[str]]]:
     """Return the sources of lines SOURCE<TAB>PREFIX, and the prefixes."""
+    for number, line in enumerate(chunk, first_line):
+        if (tabs := line.count('\t')) > 1:
+            raise UserError(
+                f'line {number} has {tabs} tabs: with --prefix write SOURCE<TAB>PREFIX, or a '
+                'source alone.'
+            )
     pairs = [line.partition('\t') for line in chunk]
     prefixes = [prefix.split() if kind == 'pieces' else prefix for *_, prefix in pairs]
     return [source for source, *_ in pairs], prefixes
@@ -179,6 +187,7 @@ def _formatted(
     """Return a line for each output, with what else the flags ask for."""
     from transformer_jax.inference.alignment import pharaoh
 
+    has_columns = flags.n_best > 1 or flags.scores or flags.align
     written = []
     for line, outputs in enumerate(results, first_line):
         number = f'{line}\t' if flags.n_best > 1 and flags.mbr is None else ''
@@ -187,7 +196,8 @@ def _formatted(
             pairs = ''
             if found.alignment is not None:
                 pairs = '\t' + pharaoh(found.alignment)
-            written.append(f'{number}{score}{found.text}{pairs}')
+            text = found.text.replace('\t', ' ') if has_columns else found.text
+            written.append(f'{number}{score}{text}{pairs}')
     return written
 
 

@@ -129,11 +129,13 @@ class Translator:
         Args:
           text: one raw text, or several.
           **options: options of `translate`. With n_best and without mbr, each text gives a list of
-            `Translation`s.
+            `Translation`s; otherwise with align one `Translation`.
         """
         results = self.translate([text] if isinstance(text, str) else text, **options)
         if 'n_best' not in options or options.get('mbr'):
-            results = [outputs[0].text for outputs in results]
+            results = [outputs[0] for outputs in results]
+            if not options.get('align'):
+                results = [output.text for output in results]
         return results[0] if isinstance(text, str) else results
 
     def translate(
@@ -200,7 +202,10 @@ class Translator:
         ]
         request = Request(decode, n_best, sampling, mbr, align)
         outputs = iter(self._segments(segments, request, progress))
-        return [join(text, list(itertools.islice(outputs, len(text.segments)))) for text in parts]
+        return [
+            join(text, list(itertools.islice(outputs, len(text.segments))), align=align)
+            for text in parts
+        ]
 
     def score(
         self,
@@ -214,7 +219,7 @@ class Translator:
         """Return how likely each target is for its source, see `Scorer`.
 
         A search gives the same log-probability to an output whose pieces are those that the
-        vocabulary makes of its text.
+        vocabulary makes of its text. A line end in a text is a space.
 
         Args:
           sources: raw texts.
@@ -230,8 +235,8 @@ class Translator:
         """
         decode = self.check_options(max_source_length=max_source_length)
         return self.scorer(
-            as_texts(sources),
-            as_texts(targets),
+            as_texts(sources, 'sources'),
+            as_texts(targets, 'targets'),
             source_limit=self.search.source_limit(decode),
             first_line=first_line,
             progress=progress,

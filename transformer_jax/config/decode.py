@@ -21,7 +21,8 @@ class DecodeConfig:
       length_penalty: alpha of length_norm; at most 10. A larger value prefers longer outputs.
       coverage_penalty: weight of the penalty for source tokens without attention (Wu et al., 2016,
         equation 15), at most 100; 0 is none.
-      min_length: least number of tokens of an output, without EOS; at most 10,000.
+      min_length: least number of tokens of an output, without EOS, unless max_extra_length allows
+        fewer; at most 10,000.
       no_repeat_ngram: n for which no sequence of n tokens occurs twice in an output, at most 100; 0
         allows all.
       suppress_tokens: pieces of the vocabulary that no output contains, separated by spaces.

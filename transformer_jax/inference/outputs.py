@@ -1,6 +1,6 @@
 """The outputs of a text, put together from those of its sentences."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,26 +49,36 @@ def distinct(
     return found
 
 
-def join(text: SegmentedText, outputs: Sequence[Sequence[Translation]]) -> list[Translation]:
+def join(
+    text: SegmentedText, outputs: Sequence[Sequence[Translation]], *, align: bool
+) -> list[Translation]:
     """Return the outputs of a text: the n-th joins the n-th outputs of its sentences.
 
     Args:
       text: the text.
       outputs: of each of its segments, the best first; if it has fewer, its last is taken again.
+      align: whether the outputs have alignments.
     """
     count = max(map(len, outputs), default=1)
     return [
-        _joined(text, [of_segment[min(n, len(of_segment) - 1)] for of_segment in outputs])
+        _joined(text, [of_segment[min(n, len(of_segment) - 1)] for of_segment in outputs], align)
         for n in range(count)
     ]
 
 
-def _joined(text: SegmentedText, parts: Sequence[Translation]) -> Translation:
+def _joined(text: SegmentedText, parts: Sequence[Translation], align: bool) -> Translation:
+    joined = text.joined([part.text for part in parts])
     alignment = None
-    if parts and all(part.alignment is not None for part in parts):
-        alignment = tuple(_shifted(text.segments, parts))
+    if align:
+        starts = zip(_first_words(text.joined(text.segments)), _first_words(joined), strict=True)
+        pairs = {
+            (s + source, t + target)
+            for part, (source, target) in zip(parts, starts, strict=True)
+            for s, t in part.alignment
+        }
+        alignment = tuple(sorted(pairs))
     return Translation(
-        text.join([part.text for part in parts]),
+        ''.join(joined),
         sum(part.score for part in parts),
         tuple(token for part in parts for token in part.tokens),
         any(part.cut for part in parts),
@@ -76,10 +86,19 @@ def _joined(text: SegmentedText, parts: Sequence[Translation]) -> Translation:
     )
 
 
-def _shifted(segments: Sequence[str], parts: Sequence[Translation]) -> Iterable[tuple[int, int]]:
-    """Yield the pairs of all segments, with words counted through the text."""
-    source = target = 0
-    for segment, part in zip(segments, parts, strict=True):
-        yield from ((s + source, t + target) for s, t in part.alignment)
-        source += len(segment.split())
-        target += len(part.text.split())
+def _first_words(joined: Sequence[str]) -> list[int]:
+    """Return the index, in the words of a whole text, of the first word of each segment.
+
+    Segments without a blank between them share a word.
+
+    Args:
+      joined: from `SegmentedText.joined`.
+    """
+    found, words, in_word = [], 0, False
+    for k, part in enumerate(joined):
+        if k % 2:
+            found.append(words - in_word)
+        if part:
+            words += len(part.split()) - (in_word and not part[0].isspace())
+            in_word = not part[-1].isspace()
+    return found

@@ -135,7 +135,9 @@ class SegmentTranslator:
           UserError: if one is no piece of the vocabulary, or is EOS.
         """
         pieces = decode.suppress_tokens.split()
-        ids = self.vocabulary.ids_of_pieces(pieces, 'decode.suppress_tokens').tolist()
+        ids = self.vocabulary.ids_of_pieces(
+            pieces, 'decode.suppress_tokens, pieces separated by spaces'
+        ).tolist()
         if self.vocabulary.eos_id in ids:
             raise UserError(
                 f'decode.suppress_tokens={decode.suppress_tokens!r} has EOS, without which no '

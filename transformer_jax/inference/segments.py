@@ -25,11 +25,12 @@ class SegmentedText(NamedTuple):
     segments: tuple[str, ...]
     separators: tuple[str, ...]
 
-    def join(self, outputs: Sequence[str]) -> str:
-        """Return the outputs with the text's own separators.
+    def joined(self, outputs: Sequence[str]) -> list[str]:
+        """Return a separator, the first output, a separator, the second output, ..., a separator.
 
-        Chinese and Japanese have no blank between sentences. An output that does not end with a
-        wide character, as theirs do, gets a blank there.
+        Together they are the text with `outputs` in the place of its segments. Chinese and Japanese
+        have no blank between sentences. An output that does not end with a wide character, as
+        theirs do, gets a blank there.
 
         Args:
           outputs: one for each segment; the segments themselves give the text back.
@@ -39,11 +40,16 @@ class SegmentedText(NamedTuple):
         """
         parts = [self.separators[0]]
         for k, (segment, output) in enumerate(zip(self.segments, outputs, strict=True), 1):
-            parts += output, self.separators[k]
-            is_glued = k < len(self.segments) and not self.separators[k]
+            separator = self.separators[k]
+            is_glued = k < len(self.segments) and not separator
             if is_glued and _ends_wide(segment) and not _ends_wide(output):
-                parts.append(' ')
-        return ''.join(parts)
+                separator = ' '
+            parts += output, separator
+        return parts
+
+    def join(self, outputs: Sequence[str]) -> str:
+        """Return the text with `outputs` in the place of its segments, see `joined`."""
+        return ''.join(self.joined(outputs))
 
 
 def split_lines(text: str) -> SegmentedText:

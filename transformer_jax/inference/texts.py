@@ -1,5 +1,6 @@
 """What callers give to a translator: texts, and beginnings of their outputs."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -8,12 +9,12 @@ from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError, shown
 
 
-def as_texts(texts: Iterable[str]) -> list[str]:
+def as_texts(texts: Iterable[str], name: str = 'texts') -> list[str]:
     """Return a list of texts; raise a UserError if one of them, or all, are no texts."""
     if isinstance(texts, str | bytes):
-        raise UserError(f'texts={texts[:40]!r} is a single text: give a list of texts.')
+        raise UserError(f'{name}={texts[:40]!r} is a single text: give a list of texts.')
     if not isinstance(texts, Iterable):
-        raise UserError(f'texts={texts!r} is no text: give a str, or a list of str.')
+        raise UserError(f'{name}={texts!r} is no text: give a str, or a list of str.')
     texts = list(texts)
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
@@ -70,6 +71,11 @@ def encode_prefixes(
             ids = next(encoded)[:-1]
         else:
             ids = vocabulary.ids_of_pieces(prefix, name)
+        if isinstance(prefix, str) and re.search('[\r\n]', prefix):
+            raise UserError(
+                f'{name}, {shown(prefix)}, has a line end: give only the beginning of the first '
+                'line.'
+            )
         if limit is not None and len(ids) > limit:
             raise UserError(
                 f'{name} has {len(ids):,} tokens, but model.max_positions leaves {limit:,}: '
