@@ -52,6 +52,8 @@ def no_jax_cache():
 
     jax.config.update('jax_enable_compilation_cache', False)
     reset_cache()  # JAX reads the option once
+    # Programs that it has loaded before stay in memory, and XLA cannot serialise them completely.
+    jax.clear_caches()
     yield
     jax.config.update('jax_enable_compilation_cache', True)
     reset_cache()
