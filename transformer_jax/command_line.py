@@ -190,7 +190,7 @@ def add_model_flags(parser: Parser) -> None:
         '--ensemble',
         choices=('probabilities', 'log_probabilities'),
         default='probabilities',
-        help='what of several models is averaged (default: probabilities)',
+        help='how the predictions of several models are averaged (default: probabilities)',
     )
     add_checkpoint_flags(parser)
 
