@@ -1,5 +1,6 @@
 """The prediction of several models together."""
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -12,7 +13,7 @@ def average_predictions(logits: Sequence[jax.Array], ensemble: str = 'probabilit
     """Return logits of the mean prediction of several models.
 
     Args:
-      logits: [..., V] of each model.
+      logits: [..., V] of each model, finite.
       ensemble: 'probabilities' averages these, 'log_probabilities' their logarithms, which favours
         tokens that no model finds unlikely.
 
@@ -29,4 +30,6 @@ def average_predictions(logits: Sequence[jax.Array], ensemble: str = 'probabilit
     log_probs = [jax.nn.log_softmax(x.astype(jnp.float32), axis=-1) for x in logits]
     if ensemble == 'log_probabilities':
         return sum(log_probs) / len(log_probs)
-    return jax.nn.logsumexp(jnp.stack(log_probs), axis=0) - jnp.log(float(len(log_probs)))
+    # In one pass; `jax.nn.logsumexp` would write a stack of them and read it twice.
+    highest = functools.reduce(jnp.maximum, log_probs)
+    return highest + jnp.log(sum(jnp.exp(x - highest) for x in log_probs) / len(log_probs))
