@@ -10,7 +10,7 @@ import numpy as np
 from transformer_jax.config import Config
 from transformer_jax.conversion.card import model_card
 from transformer_jax.conversion.original import Original
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS, Release, write_config
@@ -69,7 +69,7 @@ def write_release(
     folder: Path,
     *,
     config: Config,
-    vocabulary: Vocabulary,
+    vocabulary: VocabularyPair,
     params: Any,
     name: str,
     release: Release,
@@ -83,7 +83,7 @@ def write_release(
     Args:
       folder: an empty folder.
       config: config of the model's run. What it says about the machine of the run is left out.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       params: the parameters, nested dicts of float32 arrays.
       name: name of the model, for its card.
       release: what config.json and the card say about the model.
@@ -101,9 +101,12 @@ def write_release(
         vocabulary.digest,
     )
     weights = named_parameters(params)
-    vocabulary.save(Workdir(folder).vocabulary)
+    vocabulary.save(folder)
     write_weights(folder / WEIGHTS, weights, dtype)
-    size = f'{vocabulary.size:,} pieces, shared by both languages'
+    target, source = vocabulary.sizes
+    size = f'{target:,} pieces, shared by both languages'
+    if not config.data.shared_vocabulary:
+        size = f'{source:,} pieces of the source language, {target:,} of the target language'
     count = sum(np.size(x) for x in weights.values())
     with atomic_write(folder / 'README.md') as file:
         file.write(model_card(name, run.config, count, size, release, origin=origin))
