@@ -143,7 +143,7 @@ def check_release(folder: Path, params: Any) -> str:
         largest = max(largest, float(np.max(np.abs(read[name] - wanted) / scale, initial=0)))
     assert largest <= 2**-8, largest
     if not largest:
-        return 'read again: the weights are the same bytes'
+        return 'read again: the weights are the same'
     return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
 
 
