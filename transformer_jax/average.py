@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
         ) from error
     with contextlib.ExitStack() as stack, output.failures_to_write(kept=''):
         stack.callback(shutil.rmtree, output.path, ignore_errors=True)  # unless it is complete
-        vocabulary.save(output.vocabulary)
+        vocabulary.save(output.path)
         manager = Checkpoints(output.checkpoints)
         manager.save_weights(steps[-1], weights)
         manager.close()

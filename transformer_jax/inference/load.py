@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from transformer_jax.config import Config
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.config import Config, VocabSizes
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.workdir import Workdir
@@ -19,13 +19,13 @@ class TrainedModel(NamedTuple):
 
     Attributes:
       config: config of its run.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       params: the mean of its checkpoints' parameters, nested dicts of NumPy arrays.
       steps: steps of these checkpoints.
     """
 
     config: Config
-    vocabulary: Vocabulary
+    vocabulary: VocabularyPair
     params: Any
     steps: list[int]
 
@@ -84,9 +84,9 @@ def load_trained(
     finally:
         manager.close()
     _check_weights(folder, config, weights, used)
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    vocabulary = VocabularyPair.load(folder.path)
     trained_with = saved.vocabulary_digest or vocabulary.digest
-    if vocabulary.digest != trained_with or vocabulary.size != len(weights['embedding']):
+    if vocabulary.digest != trained_with or vocabulary.sizes != _vocab_sizes(weights):
         raise UserError(
             f'{str(folder.vocabulary)!r} is not the vocabulary with which the model was trained: '
             'restore the vocabulary of this run.'
@@ -123,9 +123,11 @@ def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[in
         return {jax.tree_util.keystr(k, simple=True, separator='/'): x for k, x in leaves}
 
     found = by_name(weights)
-    # `load_trained` compares the number of embeddings with the vocabulary.
-    size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
-    for name, wanted in by_name(parameter_shapes(config.model, size)).items():
+    # `load_trained` compares the numbers of embeddings with the vocabularies.
+    sizes = _vocab_sizes(found)
+    if config.model.tied_embeddings == 'all':
+        sizes = sizes.target
+    for name, wanted in by_name(parameter_shapes(config.model, sizes)).items():
         there = found.pop(name, None)
         is_there = 'is missing' if there is None else f'is {there.dtype} {list(there.shape)}'
         if there is None or (there.shape, there.dtype) != (wanted.shape, wanted.dtype):
@@ -145,6 +147,13 @@ def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[in
             f'{folder} has a config.json that does not fit its checkpoints, which have '
             f'{next(iter(found))} as well: restore the config.json of this run.'
         )
+
+
+def _vocab_sizes(weights: dict[str, Any]) -> VocabSizes:
+    """Return the number of rows of each side's embedding; 1 if there is none."""
+    target = weights.get('embedding')
+    source = weights.get('source_embedding', target)
+    return VocabSizes(*(len(x) if np.ndim(x) else 1 for x in (target, source)))
 
 
 def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:
