@@ -15,7 +15,7 @@ from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS, Release, write_config
 from transformer_jax.storage.weights import write_weights
-from transformer_jax.storage.workdir import SavedRun, Workdir
+from transformer_jax.storage.workdir import SavedRun
 
 # Fields of `data` that say where things are on the machine of the run.
 _FOLDERS = ('data_dir', 'manual_dir', 'cache_dir', 'vocabulary')
@@ -83,7 +83,7 @@ def write_release(
     Args:
       folder: an empty folder.
       config: config of the model's run. What it says about the machine of the run is left out.
-      vocabulary: vocabularies of both sides.
+      vocabulary: vocabulary of both languages.
       params: the parameters, nested dicts of float32 arrays.
       name: name of the model, for its card.
       release: what config.json and the card say about the model.
@@ -103,10 +103,9 @@ def write_release(
     weights = named_parameters(params)
     vocabulary.save(folder)
     write_weights(folder / WEIGHTS, weights, dtype)
-    target, source = vocabulary.sizes
-    size = f'{target:,} pieces, shared by both languages'
-    if not config.data.shared_vocabulary:
-        size = f'{source:,} pieces of the source language, {target:,} of the target language'
+    size = f'{vocabulary.target.size:,} pieces, shared by both languages'
+    if not vocabulary.shared:
+        size = f'{vocabulary.source.size:,} and {vocabulary.target.size:,} pieces'
     count = sum(np.size(x) for x in weights.values())
     with atomic_write(folder / 'README.md') as file:
         file.write(model_card(name, run.config, count, size, release, origin=origin))
@@ -143,7 +142,7 @@ def check_release(folder: Path, params: Any) -> str:
         largest = max(largest, float(np.max(np.abs(read[name] - wanted) / scale, initial=0)))
     assert largest <= 2**-8, largest
     if not largest:
-        return 'read again: the weights are the same'
+        return 'read again: the weights are the same bytes'
     return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
 
 
