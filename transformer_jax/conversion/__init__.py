@@ -1,1 +1,1 @@
-"""Models in the formats of other toolkits."""
+"""Other forms of a trained model: the release folder, and those of other programs."""
