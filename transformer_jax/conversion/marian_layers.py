@@ -7,7 +7,10 @@ _STACKS = {
     'encoder': ('self_attention', 'feed_forward'),
     'decoder': ('self_attention', 'cross_attention', 'feed_forward'),
 }
-_ATTENTION = {'self_attention': ('self_attn', 'self'), 'cross_attention': ('encoder_attn', 'context')}
+_ATTENTION = {
+    'self_attention': ('self_attn', 'self'),
+    'cross_attention': ('encoder_attn', 'context'),
+}
 _PROJECTIONS = {'query': 'q', 'key': 'k', 'value': 'v', 'output': 'o'}
 
 
