@@ -4,8 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from transformer_jax import command_line
+from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.new_folder import NewFolder
+from transformer_jax.storage.pretrained import model_folder
+from transformer_jax.storage.release import read_release
 from transformer_jax.storage.workdir import Workdir
 
 
@@ -29,7 +32,12 @@ def main(arguments: Sequence[str]) -> None:
     from transformer_jax.sharding import data_mesh
 
     output = NewFolder(flags.output)
-    folder = Workdir(flags.workdir)
+    folder = model_folder(flags.workdir)
+    if read_release(folder) is not None:
+        raise UserError(
+            f'{folder} is a release folder, which has one set of weights, and no checkpoints to '
+            'average: use it as it is.'
+        )
     data_mesh()  # orbax would report missing devices with a trace
     _, vocabulary, weights, steps = load_trained(
         flags.workdir, checkpoints=flags.checkpoints, average=flags.average, steps=steps

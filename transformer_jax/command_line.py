@@ -185,7 +185,8 @@ def add_model_flags(parser: Parser) -> None:
         '--workdir',
         required=True,
         action='append',
-        help='folder of a trained run; give it several times for an ensemble of models with one '
+        help='folder of a trained run or of a release, or name of a model of the package; give it '
+        'several times for an ensemble of models with one '
         'vocabulary, which searches with the settings of the first',
     )
     parser.add_argument(

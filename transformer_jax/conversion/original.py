@@ -8,8 +8,9 @@ from typing import Any
 from transformer_jax.config import Config
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.inference.load import load_trained
+from transformer_jax.storage.pretrained import model_folder
 from transformer_jax.storage.release import Release, read_release
-from transformer_jax.storage.workdir import SavedRun, Workdir
+from transformer_jax.storage.workdir import SavedRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Original:
     ) -> 'Original':
         """Read a model from its work directory; see `load_trained`."""
         trained = load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps)
-        folder = Workdir(workdir)
+        folder = model_folder(workdir)
         results = folder.read_results()
         # The scores are of one choice of checkpoints.
         is_same = results is not None and results['averaged_checkpoints'] == trained.steps

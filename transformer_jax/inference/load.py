@@ -11,6 +11,7 @@ from transformer_jax.config import Config
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
+from transformer_jax.storage.pretrained import another_model, model_folder
 from transformer_jax.storage.release import WEIGHTS, read_release
 from transformer_jax.storage.weights import WeightsFile
 from transformer_jax.storage.workdir import SavedRun, Workdir
@@ -23,7 +24,7 @@ class TrainedModel(NamedTuple):
       config: config of its run.
       vocabulary: vocabulary of both languages.
       params: the mean of its checkpoints' parameters, nested dicts of NumPy arrays.
-      steps: steps of these checkpoints.
+      steps: steps of these checkpoints; may be empty for a release folder.
     """
 
     config: Config
@@ -43,7 +44,7 @@ def load_trained(
     """Read a trained model from its work directory.
 
     Args:
-      workdir: folder of the run.
+      workdir: folder of the run, release folder, or name of a model of the package.
       checkpoints: number of checkpoints to average; None takes the config's.
       average: 'latest' or 'best' checkpoints; None takes the config's choice.
       steps: steps of the checkpoints to average; excludes `checkpoints` and `average`.
@@ -52,7 +53,7 @@ def load_trained(
     Raises:
       UserError: if the folder holds no trained model, or a part of it cannot be used.
     """
-    folder = Workdir(workdir, field)
+    folder = model_folder(workdir, field)
     folder.check_path()
     if read_release(folder) is not None:
         chosen = {'checkpoints': checkpoints, 'average': average, 'steps': steps}
@@ -66,7 +67,7 @@ def load_trained(
     if saved is None or not (folder.has_checkpoints() or os.path.isdir(folder.checkpoints)):
         raise UserError(
             f'{folder} holds no trained model: '
-            'train one there first (python -m transformer_jax.main), or name another folder.'
+            f'train one there first (python -m transformer_jax.main), or {another_model()}.'
         )
     config = saved.config
     choice = CheckpointChoice(checkpoints, average, steps)
@@ -114,7 +115,7 @@ def load_ensemble(workdirs: Sequence[str | os.PathLike[str]], **options: Any) ->
     """Read several trained models of one vocabulary.
 
     Args:
-      workdirs: folder of each run.
+      workdirs: folder or name of each model.
       **options: as for `load_trained`.
 
     Raises:
