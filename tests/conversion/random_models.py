@@ -6,9 +6,12 @@ import jax
 import numpy as np
 
 from transformer_jax.config import Config
+from transformer_jax.conversion.original import Original
+from transformer_jax.data.phrasebook import PhrasebookCorpus
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.inference.load import TrainedModel
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.model import parameter_shapes
+from transformer_jax.storage.workdir import SavedRun
 
 SENTENCES = [
     'The cat sleeps near the old table.',
@@ -22,13 +25,25 @@ SENTENCES = [
 
 
 @functools.cache
-def vocabulary():
-    """A vocabulary of 300 pieces."""
-    return Vocabulary.train(SENTENCES[:6], size=300)
+def shared():
+    """A vocabulary of 310 pieces for both languages."""
+    vocabulary = Vocabulary.train(SENTENCES[:6], size=310)
+    return VocabularyPair(vocabulary, vocabulary)
 
 
-def random_model(decode=None, **changes):
-    """A model with random weights; no bias is 0 and no norm's scale is 1."""
+@functools.cache
+def separate():
+    """Vocabularies of 300 and 290 pieces."""
+    source = Vocabulary.train(SENTENCES[:3], size=300)
+    return VocabularyPair(source, Vocabulary.train(SENTENCES[3:6], size=290))
+
+
+def random_model(vocabulary=None, decode=None, **changes):
+    """A model with random weights; no bias is 0 and no norm's scale is 1.
+
+    Its dev set is that of the phrasebook.
+    """
+    vocabulary = vocabulary or shared()
     sizes = {'num_layers': 2, 'd_model': 16, 'd_ff': 24, 'num_heads': 4, 'max_positions': 96}
     config = Config.from_mapping(
         {
@@ -38,6 +53,7 @@ def random_model(decode=None, **changes):
                 'source_language': 'en',
                 'target_language': 'fr',
                 'max_length': 64,
+                'dev_size': 12,
             },
             'decode': {'max_extra_length': 8} | (decode or {}),
         }
@@ -45,8 +61,14 @@ def random_model(decode=None, **changes):
     rng = np.random.default_rng(0)
 
     def draw(path, leaf):
-        centre, spread = (1.0, 0.2) if path[-1].key == 'scale' else (0.0, 0.4)
-        return rng.normal(centre, spread, leaf.shape).astype(np.float32)
+        name = path[-1].key
+        centre, spread = (1.0, 0.2) if name == 'scale' else (0.0, 0.4)
+        values = rng.normal(centre, spread, leaf.shape).astype(np.float32)
+        if name == 'embedding' and config.model.decoder_start == 'zero':
+            values[0] = 0  # as training keeps it
+        return values
 
-    shapes = parameter_shapes(config.model, vocabulary().size)
-    return TrainedModel(config, vocabulary(), jax.tree.map_with_path(draw, shapes), [1])
+    params = jax.tree.map_with_path(draw, parameter_shapes(config.model, vocabulary.sizes))
+    dev = PhrasebookCorpus(config.data).fingerprint('dev')
+    run = SavedRun(config, '', {'dev': dev}, vocabulary.digest)
+    return Original('random', config, vocabulary, params, [1], run, None, None)

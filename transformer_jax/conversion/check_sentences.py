@@ -8,11 +8,13 @@ import numpy as np
 
 from transformer_jax.conversion.original import Original
 from transformer_jax.data.corpus import load_split
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 
 _logger = logging.getLogger('transformer_jax')
 # Longer ones would need much memory: all logits of a sentence are compared.
 _MOST_TOKENS = 120
+_MOST = 2000
 _BUILT_IN = """\
 The house is old.
 Where is the nearest station?
@@ -51,24 +53,32 @@ class CheckSentences:
     sources: Sequence[str]
     references: Sequence[str]
 
-    def token_pairs(self, original: Original, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    def token_pairs(
+        self, vocabulary: VocabularyPair, count: int
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return source and target ids of up to `count` pairs to score.
 
         The target of a sentence without a translation is another sentence.
         """
-        vocabulary = original.vocabulary
         count = min(count, len(self.sources))
         sources = vocabulary.source.encode(self.sources[:count])
         targets = vocabulary.target.encode((self.references or self.sources[::-1])[:count])
         return list(zip(sources, targets, strict=True))
+
+    def longest(self, original: Original) -> int:
+        """Return the greatest number of tokens of a sentence on either side."""
+        pairs = self.token_pairs(original.vocabulary, len(self.sources))
+        return max(len(ids) for pair in pairs for ids in pair)
 
     @classmethod
     def of(cls, original: Original) -> 'CheckSentences':
         """Return the pairs of the dev set that are not too long, or else the built-in sentences."""
         pairs = _dev_pairs(original)
         vocabulary = original.vocabulary
-        most = min(_MOST_TOKENS, original.config.model.max_sequence_length or _MOST_TOKENS)
-        most -= original.config.decode.max_extra_length if _is_learned(original) else 0
+        most = _MOST_TOKENS
+        if original.config.model.max_sequence_length is not None:
+            positions = original.config.model.max_sequence_length
+            most = min(most, positions - original.config.decode.max_extra_length)
         lengths = zip(
             vocabulary.source.encode([source for source, _ in pairs]),
             vocabulary.target.encode([target for _, target in pairs]),
@@ -88,10 +98,6 @@ class CheckSentences:
         return cls('built-in sentences', texts, [])
 
 
-def _is_learned(original: Original) -> bool:
-    return original.config.model.max_sequence_length is not None
-
-
 def _dev_pairs(original: Original) -> list[tuple[str, str]]:
     fingerprint = original.run.split_fingerprints.get('dev')
     if fingerprint is None:
@@ -101,4 +107,4 @@ def _dev_pairs(original: Original) -> list[tuple[str, str]]:
     except UserError as error:
         _logger.info('The dev set cannot be read: %s', error)
         return []
-    return pairs or []
+    return (pairs or [])[:_MOST]

@@ -13,7 +13,6 @@ from transformer_jax.conversion.check_sentences import CheckSentences
 from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.pieces import piece_table
 from transformer_jax.conversion.reference import Reference
-from transformer_jax.inference.outputs import Translation
 from transformer_jax.inference.translation_metrics import score
 from transformer_jax.storage.files import atomic_write
 
@@ -29,10 +28,12 @@ class Peer(Protocol):
     Attributes:
       name: name and version.
       compared: what `values` returns, in words.
+      compute_type: type in which it computes on this machine.
     """
 
     name: str
     compared: str
+    compute_type: str
 
     def values(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Return what the program computes for [S] and [T] int32 ids."""
@@ -41,7 +42,7 @@ class Peer(Protocol):
         """Return what `values` should be for our logits [T, V]."""
 
     def greedy(self, sources: Sequence[str], limit: int) -> list[list[str]]:
-        """Return the pieces of the output of greedy search, at most `limit`, for each text."""
+        """Return the pieces of the output of greedy search for each text, at most `limit`."""
 
     def text(self, pieces: Sequence[str]) -> str:
         """Return the text of pieces."""
@@ -56,86 +57,68 @@ class Agreement:
 
     def __init__(self, original: Original):
         """Choose the sentences and load our model."""
-        self._original = original
         self.sentences = CheckSentences.of(original)
-        self._reference = Reference(original)
-        self._outputs: list[Translation] = []
+        self._vocabulary = original.vocabulary
+        self._language = original.config.data.target_language
+        table = piece_table(original.vocabulary.target)
+        self._ids = {piece: k for k, piece in enumerate(table)}
+        self._limit = self.sentences.longest(original) + original.config.decode.max_extra_length
+        self._reference = Reference(original, self._limit)
 
     def largest_difference(self, peer: Peer) -> tuple[float, int]:
         """Return the largest difference of a value, and the number of sentences."""
-        pairs = self.sentences.token_pairs(self._original, _SCORED)
+        pairs = self.sentences.token_pairs(self._vocabulary, _SCORED)
         largest = 0.0
         for source, target in pairs:
             ours = peer.of_logits(self._reference.logits(source, target), target)
-            largest = max(largest, float(np.max(np.abs(ours - peer.values(source, target)))))
+            difference = np.max(np.abs(ours - peer.values(source, target)))
+            largest = max(largest, float(difference if np.isfinite(difference) else np.inf))
         return largest, len(pairs)
 
-    def compare_greedy(self, peer: Peer) -> dict[str, int]:
-        """Return how many greedy outputs are the same, and how many others are near ties.
+    def check_greedy(self, peer: Peer) -> dict[str, int]:
+        """Count a program's greedy outputs whose tokens our model chooses, too.
 
-        'same_text' counts our outputs of whose pieces the program makes the same text.
+        'near_ties' counts other outputs, each of whose tokens is nearly as likely as the best one.
+        'same_text' counts outputs of whose pieces the program makes the same text.
         """
-        ours, theirs = self._translate(_TRANSLATED), self._translate_by(peer, _TRANSLATED)
-        different = [
-            k
-            for k, (own, other) in enumerate(zip(ours, theirs, strict=True))
-            if list(own.tokens) != (other[: len(own.tokens)] if own.cut else other)
-        ]
-        ties = sum(self._is_near_tie(k, theirs[k]) for k in different)
+        sources = self.sentences.sources[:_TRANSLATED]
+        outputs = peer.greedy(sources, self._limit)
+        ids = [self._token_ids(pieces) for pieces in outputs]
+        gaps = self._reference.gaps(self._vocabulary.source.encode(sources), ids)
         return {
-            'sentences': len(ours),
-            'same': len(ours) - len(different),
-            'near_ties': ties,
-            'same_text': sum(peer.text(output.tokens) == output.text for output in ours),
+            'sentences': len(gaps),
+            'same': sum(gap == 0 for gap in gaps),
+            'near_ties': sum(0 < gap < _NEAR_TIE for gap in gaps),
+            'same_text': sum(peer.text(pieces) == self._text(pieces) for pieces in outputs),
         }
 
-    def compare_bleu(self, peer: Peer) -> dict[str, Any] | None:
-        """Return BLEU of both programs' greedy outputs; None without a dev set."""
+    def compare(self, before: Peer, after: Peer) -> dict[str, Any]:
+        """Count equal greedy outputs of two programs, with their BLEU if there is a dev set."""
+        sources = self.sentences.sources[:_WITH_BLEU]
+        outputs = [peer.greedy(sources, self._limit) for peer in (before, after)]
+        same = sum(own == other for own, other in zip(*outputs, strict=True))
+        found = {'sentences': len(sources), 'same': same, 'bleu': None}
         references = self.sentences.references[:_WITH_BLEU]
-        if not references:
-            return None
-        target = self._original.vocabulary.target
-        table = {piece: k for k, piece in enumerate(piece_table(target))}
-        ours = [output.text for output in self._translate(_WITH_BLEU)]
-        theirs = [
-            target.decode([table[piece] for piece in pieces])
-            for pieces in self._translate_by(peer, _WITH_BLEU)
-        ]
-        language = self._original.config.data.target_language
-        own, other = (score(x, references, target_language=language) for x in (ours, theirs))
-        return {
-            'sentences': len(references),
-            'before': round(own.bleu, 2),
-            'after': round(other.bleu, 2),
-            'signature': own.bleu_signature,
-        }
+        if references:
+            scores = [
+                score(list(map(self._text, texts)), references, target_language=self._language)
+                for texts in outputs
+            ]
+            found['bleu'] = {
+                'before': round(scores[0].bleu, 2),
+                'after': round(scores[1].bleu, 2),
+                'signature': scores[0].bleu_signature,
+            }
+        return found
 
-    def _translate(self, count: int) -> list[Translation]:
-        sources = self.sentences.sources[:count]
-        done = len(self._outputs)
-        self._outputs += self._reference.greedy(sources[done:]) if done < len(sources) else []
-        return self._outputs[: len(sources)]
+    def _token_ids(self, pieces: Sequence[str]) -> np.ndarray:
+        ids = [self._ids[piece] for piece in pieces]
+        # At the limit, EOS is no choice of the model.
+        ended = [self._vocabulary.eos_id] if len(ids) + 1 < self._limit else []
+        return np.array([*ids, *ended], np.int32)
 
-    def _translate_by(self, peer: Peer, count: int) -> list[list[str]]:
-        sources = self.sentences.sources[:count]
-        longest = max(map(len, self._original.vocabulary.source.encode(sources)))
-        return peer.greedy(sources, longest + self._original.config.decode.max_extra_length)
-
-    def _is_near_tie(self, k: int, theirs: Sequence[str]) -> bool:
-        """Whether our model finds the first different token as likely as its own."""
-        vocabulary = self._original.vocabulary
-        table = {piece: i for i, piece in enumerate(piece_table(vocabulary.target))}
-        eos = vocabulary.eos_id
-        own, other = (
-            [*(table[piece] for piece in pieces), eos]
-            for pieces in (self._outputs[k].tokens, theirs)
-        )
-        place = next((i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), None)
-        if place is None:
-            return False
-        (source,) = vocabulary.source.encode([self.sentences.sources[k]])
-        logits_V = self._reference.logits(source, np.array(own, np.int32))[place]
-        return abs(float(logits_V[own[place]] - logits_V[other[place]])) < _NEAR_TIE
+    def _text(self, pieces: Sequence[str]) -> str:
+        return self._vocabulary.target.decode([self._ids[piece] for piece in pieces])
 
 
 @dataclasses.dataclass
@@ -159,7 +142,7 @@ class Report:
           RuntimeError: if they do not.
         """
         largest, count = agreement.largest_difference(peer)
-        greedy = agreement.compare_greedy(peer)
+        greedy = agreement.check_greedy(peer)
         self.checks |= {
             'program': peer.name,
             'text': agreement.sentences.origin,
@@ -169,19 +152,26 @@ class Report:
             'tolerance': TOLERANCE,
             'greedy': greedy,
         }
-        # Also catches NaN.
-        if not largest <= TOLERANCE or greedy['same'] + greedy['near_ties'] < greedy['sentences']:
+        if largest > TOLERANCE or greedy['same'] + greedy['near_ties'] < greedy['sentences']:
             raise RuntimeError(f'the export to {self.kind} computes something else: {self.text()}')
 
-    def check_quantized(self, agreement: Agreement, peer: Peer, quantization: str) -> None:
-        """Compare quantized weights, and state what they lose."""
-        largest, _ = agreement.largest_difference(peer)
+    def check_quantized(
+        self, agreement: Agreement, before: Peer, after: Peer, quantization: str
+    ) -> None:
+        """State what is lost by quantized weights.
+
+        Args:
+          agreement: of the check of `before`.
+          before: the program with float32 weights.
+          after: the program with quantized weights.
+          quantization: their type.
+        """
+        largest, _ = agreement.largest_difference(after)
         self.checks['quantized'] = {
             'weights': quantization,
-            'computed_in': getattr(peer, 'compute_type', quantization),
+            'computed_in': after.compute_type,
             'largest_difference': largest,
-            'greedy': agreement.compare_greedy(peer),
-            'bleu': agreement.compare_bleu(peer),
+            **agreement.compare(before, after),
         }
 
     def write(self, folder: Path) -> None:
@@ -192,35 +182,36 @@ class Report:
 
     def text(self) -> str:
         """Return the report for people, in lines."""
-        lines = []
-        if self.checks:
-            checks = self.checks
-            lines.append(
-                f'{checks["program"]} with float32 weights, {checks["text"]}: largest difference '
-                f'of {checks["compared"]} {checks["largest_difference"]:.1e} in '
-                f'{checks["sentences"]} sentences; {_outputs(checks["greedy"])}'
-            )
+        lines = [] if not self.checks else [_checked(self.checks)]
         if 'quantized' in self.checks:
             lines.append(_quantized(self.checks['quantized']))
         return '\n'.join([*lines, *self.notes])
 
 
-def _outputs(greedy: dict[str, int]) -> str:
-    ties = f', {greedy["near_ties"]} more differ by a near tie' if greedy['near_ties'] else ''
-    text = f'{greedy["same"]} of {greedy["sentences"]} greedy outputs are the same{ties}'
-    others = greedy['sentences'] - greedy['same_text']
-    return text + (f', {others} have other spaces or characters' if others else '')
+def _checked(checks: dict[str, Any]) -> str:
+    greedy = checks['greedy']
+    text = (
+        f'{checks["program"]} with float32 weights, on {checks["text"]}: largest difference of '
+        f'{checks["compared"]} {checks["largest_difference"]:.1e} in {checks["sentences"]} '
+        f'sentences; {greedy["same"]} of {greedy["sentences"]} greedy outputs are the same'
+    )
+    if greedy['near_ties']:
+        text += f', and {greedy["near_ties"]} differ by rounding at a near tie'
+    if greedy['same_text'] < greedy['sentences']:
+        text += f'; the text of {greedy["sentences"] - greedy["same_text"]} is spelt otherwise'
+    return text
 
 
 def _quantized(found: dict[str, Any]) -> str:
     text = (
         f'with {found["weights"]} weights, computed in {found["computed_in"]}: largest difference '
-        f'{found["largest_difference"]:.1e}; {_outputs(found["greedy"])}; '
+        f'{found["largest_difference"]:.1e}; {found["same"]} of {found["sentences"]} greedy '
+        'outputs are the same; '
     )
     bleu = found['bleu']
     if bleu is None:
         return f'{text}BLEU was not measured, because the dev set of the run cannot be read here'
     return (
-        f'{text}greedy BLEU on {bleu["sentences"]:,} sentences of the dev set '
-        f'{bleu["before"]:.2f} before, {bleu["after"]:.2f} after ({bleu["signature"]})'
+        f'{text}BLEU of greedy search {bleu["after"]:.2f}, with float32 weights '
+        f'{bleu["before"]:.2f} ({bleu["signature"]})'
     )

@@ -2,37 +2,39 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from transformer_jax.conversion.original import Original
-from transformer_jax.inference.outputs import Translation
 from transformer_jax.model import Transformer, shift_right
-from transformer_jax.translator import Translator
 
-_MULTIPLE = 32  # of lengths, because each length is compiled
+_ROWS = 4  # sentences of a batch, all of whose logits are in memory
+_MULTIPLE = 32  # of lengths
 
 
 class Reference:
-    """Our model in float32.
+    """Our model in float32, on one device, for sentences of limited length.
 
     Attributes:
-      original: the model.
-      translator: translates with it.
+      length: the greatest number of tokens of a sentence.
     """
 
-    def __init__(self, original: Original):
-        """Put the parameters on the devices."""
-        self.original = original
+    def __init__(self, original: Original, length: int):
+        """Put the parameters on the device.
+
+        Args:
+          original: the model.
+          length: the greatest number of tokens of a sentence. The program is compiled for it.
+        """
         model = dataclasses.replace(
             original.config.model, dtype='float32', attention_implementation='xla'
         )
-        config = dataclasses.replace(original.config, model=model)
+        most = model.max_sequence_length
+        self.length = min(length + -length % _MULTIPLE, most or length + _MULTIPLE)
         self._module = Transformer.of(model, original.vocabulary.sizes)
-        self.translator = Translator(config, original.vocabulary, original.params)
         self._params = jax.device_put(original.params, jax.local_devices()[0])
 
     def logits(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -42,31 +44,49 @@ class Reference:
           source: [S] int32 ids.
           target: [T] int32 ids.
         """
-        ids = [_padded(x) for x in (source, target)]
-        return np.asarray(self._apply(self._params, *ids)[0, : len(target)])
+        logits_BTV, _ = self._run([source], [target])
+        return np.asarray(logits_BTV[0, : len(target)])
+
+    def gaps(self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> list[float]:
+        """Return how far each target is from what greedy search would choose.
+
+        That is the largest difference, over its tokens, of the logit of the best token and that of
+        its own token; 0 if greedy search gives this target.
+
+        Args:
+          sources: [S] int32 ids of each sentence.
+          targets: [T] int32 ids of each sentence.
+        """
+        found = []
+        for k in range(0, len(sources), _ROWS):
+            batch = targets[k : k + _ROWS]
+            _, gaps_BT = self._run(sources[k : k + _ROWS], batch)
+            rows = zip(np.asarray(gaps_BT), batch, strict=False)
+            found += [float(np.max(row_T[: len(target)], initial=0)) for row_T, target in rows]
+        return found
+
+    def _run(
+        self, sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return logits [B, T, V], and by how much the best token's is greater, [B, T]."""
+        ids = np.zeros((2, _ROWS, self.length), np.int32)
+        for side, sentences in enumerate((sources, targets)):
+            for row, of_row in enumerate(sentences):
+                ids[side, row, : len(of_row)] = of_row
+        return self._program(self._params, *ids)
 
     @functools.cached_property
-    def _apply(self):
-        def logits(params, source_BS, target_BT):
+    def _program(self) -> Callable[..., tuple[jax.Array, jax.Array]]:
+        def program(params, source_BS, target_BT):
+            inputs_BT = shift_right(target_BT)
             # The default of accelerators is less precise.
             with jax.default_matmul_precision('highest'):
-                return self._module.apply({'params': params}, source_BS, shift_right(target_BT))
+                logits_BTV = self._module.apply({'params': params}, source_BS, inputs_BT)
+            best_BT = jnp.max(logits_BTV[..., 1:], axis=-1)  # padding is no choice
+            own_BT1 = jnp.take_along_axis(logits_BTV, target_BT[..., None], axis=-1)
+            return logits_BTV, best_BT - own_BT1[..., 0]
 
-        return jax.jit(logits)
-
-    def greedy(self, sources: Sequence[str]) -> list[Translation]:
-        """Return the output of greedy search for each text, without constraints."""
-        with jax.default_matmul_precision('highest'):
-            found = self.translator.translate(
-                sources,
-                beam_size=1,
-                coverage_penalty=0.0,
-                min_length=0,
-                no_repeat_ngram=0,
-                suppress_tokens='',
-                max_source_length=0,
-            )
-        return [best for best, *_ in found]
+        return jax.jit(program)
 
 
 def log_probs_without_padding(logits: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -79,10 +99,7 @@ def log_probs_without_padding(logits: np.ndarray, target: np.ndarray) -> np.ndar
     Returns:
       [T] float32, nats.
     """
-    log_probs_TV = jax.nn.log_softmax(jnp.asarray(logits).at[:, 0].set(-jnp.inf), axis=-1)
-    return np.asarray(log_probs_TV)[np.arange(len(target)), target]
-
-
-def _padded(ids: np.ndarray) -> np.ndarray:
-    """Return [1, T] ids, padded."""
-    return np.pad(ids, (0, -len(ids) % _MULTIPLE))[None]
+    logits_TV = logits[:, 1:].astype(np.float64)
+    highest_T1 = logits_TV.max(axis=-1, keepdims=True)
+    total_T = np.log(np.sum(np.exp(logits_TV - highest_T1), axis=-1)) + highest_T1[:, 0]
+    return (logits[np.arange(len(target)), target] - total_T).astype(np.float32)

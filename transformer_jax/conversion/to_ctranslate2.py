@@ -86,9 +86,10 @@ def write_ctranslate2(
         return
     with tempfile.TemporaryDirectory() as unquantized:
         save_ctranslate2(original, Path(unquantized))
-        report.check(agreement, peer(original, Path(unquantized)))
+        before = peer(original, Path(unquantized))
+        report.check(agreement, before)
     save_ctranslate2(original, folder, quantization)
-    report.check_quantized(agreement, peer(original, folder), quantization)
+    report.check_quantized(agreement, before, peer(original, folder), quantization)
 
 
 def save_ctranslate2(original: Original, folder: Path, quantization: str = 'float32') -> None:

@@ -53,7 +53,8 @@ def export(original: Original, folder: Path, *, dtype: str = 'float32') -> str:
     save_huggingface(original, folder)
     if peers_are_installed():
         agreement = Agreement(original)
-        report.check(agreement, HuggingFacePeer(original, folder))
+        peer = HuggingFacePeer(original, folder)
+        report.check(agreement, peer)
     else:
         report.notes.append(
             'Nothing was compared, because transformers and torch are not installed: '
@@ -62,7 +63,8 @@ def export(original: Original, folder: Path, *, dtype: str = 'float32') -> str:
     if dtype != 'float32':
         save_huggingface(original, folder, dtype)
         if report.checks:
-            report.check_quantized(agreement, HuggingFacePeer(original, folder), dtype)
+            after = HuggingFacePeer(original, folder)
+            report.check_quantized(agreement, peer, after, dtype)
     write_readme(original, folder, _USE)
     report.write(folder)
     return report.text()
@@ -266,9 +268,11 @@ class HuggingFacePeer:
     Attributes:
       name: name and version.
       compared: what `values` returns, in words.
+      compute_type: type in which it computes.
     """
 
     compared = 'logits'
+    compute_type = 'float32'
 
     def __init__(self, original: Original, folder: Path):
         """Load the model from its folder."""
