@@ -6,7 +6,6 @@ import pytest
 from conversion.random_models import random_model, separate
 
 from transformer_jax.conversion import to_ctranslate2
-from transformer_jax.errors import UserError
 
 ctranslate2 = pytest.importorskip('ctranslate2')
 # Each runs a model of every option that CTranslate2 has.
