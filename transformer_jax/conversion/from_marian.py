@@ -25,6 +25,7 @@ from transformer_jax.conversion.imported import (
     config_of,
     plan_layers,
 )
+from transformer_jax.conversion.peer_pymarian import PymarianPeer
 from transformer_jax.conversion.piece_tables import Side, TableSide, joined, read_spm, read_table
 from transformer_jax.data.table_vocabulary import UNKNOWN
 from transformer_jax.data.vocabulary import Vocabulary
@@ -237,9 +238,7 @@ def _model_config(options: Options) -> ModelConfig:
     )
 
 
-def _vocabularies(
-    folder: Path, settings: Options, sizes: list[int]
-) -> tuple[list[Side], VocabularyPair]:
+def _vocabulary_paths(folder: Path, settings: Options) -> list[Path]:
     named = settings.values.get('vocabs')
     if isinstance(named, list) and len(named) == 2:
         paths = [_inside(folder, name) for name in named]
@@ -251,6 +250,13 @@ def _vocabularies(
                 f'{len(found)} files like *vocab*.yml: get the decoder.yml of the model.'
             )
         paths = found * 2
+    return paths
+
+
+def _vocabularies(
+    folder: Path, settings: Options, sizes: list[int]
+) -> tuple[list[Side], VocabularyPair]:
+    paths = _vocabulary_paths(folder, settings)
     same = paths[0] == paths[1]
     if all(path.suffix == '.spm' for path in paths):
         return _sentencepiece(paths, sizes)
@@ -327,4 +333,27 @@ def _decode_config(settings: Options) -> DecodeConfig:
         suppress_tokens='' if settings.values.get('allow-unk') is True else UNKNOWN,
         max_extra_length=MAX_EXTRA_LENGTH,
         average_checkpoints=1,
+    )
+
+
+def peer_of(path: Path) -> PymarianPeer:
+    """Return Marian with a model, to compare an import with.
+
+    Args:
+      path: as for `read_model`.
+    """
+    folder = path if path.is_dir() else path.parent
+    settings = _settings(path)
+    vocabularies = _vocabulary_paths(folder, settings)
+    decode = _decode_config(settings)
+    models = [
+        read_spm(path if path.suffix == '.spm' else folder / name)
+        for path, name in zip(vocabularies, ('source.spm', 'target.spm'), strict=True)
+    ]
+    return PymarianPeer(
+        _arrays_path(path, settings),
+        vocabularies,
+        models,
+        length_penalty=decode.length_penalty,
+        allow_unknown=not decode.suppress_tokens,
     )

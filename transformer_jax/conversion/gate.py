@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -14,6 +14,8 @@ import numpy as np
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
+from transformer_jax.inference.teacher_forcing import target_log_probs
+from transformer_jax.model import shift_right
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.translator import Translator
 
@@ -21,6 +23,7 @@ SENTENCES = 20
 TOLERANCE = 1e-4
 # Tokens at which outputs are cut: those of a model that was given pieces at random may never end.
 LONGEST = 48
+_ROWS = 4  # sentences whose logits are in memory together
 
 
 class Output(NamedTuple):
@@ -202,6 +205,16 @@ class _Ours:
         self.vocabulary = trained.vocabulary
         self.beam_size = config.decode.beam_size
         self._alpha = config.decode.length_penalty
+        network = self._translator.network
+        (module,), (self._variables,) = network.ensemble.models, network.variables
+
+        @jax.jit
+        def values(variables: Any, source: jax.Array, target: jax.Array) -> tuple[jax.Array, ...]:
+            encoder = module.apply(variables, source, method='encode')
+            logits = module.apply(variables, source, shift_right(target))
+            return encoder, logits, target_log_probs(logits, target)
+
+        self._values = values
 
     def source_pieces(self, text: str) -> tuple[str, ...]:
         vocabulary = self.vocabulary.source
@@ -217,19 +230,31 @@ class _Ours:
     def values(
         self, texts: Sequence[str], outputs: Sequence[tuple[str, ...]]
     ) -> dict[str, list[np.ndarray]]:
-        network, target = self._translator.network, self.vocabulary.target
-        (model,), (variables,) = network.ensemble.models, network.variables
+        vocabulary = self.vocabulary
+        sources = vocabulary.source.encode(texts)
+        targets = [
+            np.array([*vocabulary.target.ids_of_pieces(x, 'output'), vocabulary.eos_id], np.int32)
+            for x in outputs
+        ]
         found = {'encoder': [], 'logits': [], 'log-probabilities': []}
-        for source, pieces in zip(self.vocabulary.source.encode(texts), outputs, strict=True):
-            ids = np.array([*target.ids_of_pieces(pieces, 'output'), target.eos_id], np.int32)
-            inputs = np.concatenate([[0], ids[:-1]]).astype(np.int32)
-            encoder = model.apply(variables, source[None], method='encode')[0]
-            logits = model.apply(variables, source[None], inputs[None])[0]
-            log_probs = jax.nn.log_softmax(logits)
-            found['encoder'].append(np.asarray(encoder))
-            found['logits'].append(np.asarray(logits)[:, 1:])
-            found['log-probabilities'].append(np.asarray(log_probs)[np.arange(len(ids)), ids])
+        for k in range(0, len(texts), _ROWS):
+            arrays = self._values(
+                self._variables, _padded(sources[k : k + _ROWS]), _padded(targets[k : k + _ROWS])
+            )
+            for row, ids in enumerate(targets[k : k + _ROWS]):
+                encoder, logits, log_probs = (np.asarray(x[row]) for x in arrays)
+                found['encoder'].append(encoder[: len(sources[k + row])])
+                found['logits'].append(logits[: len(ids), 1:])
+                found['log-probabilities'].append(log_probs[: len(ids)])
         return found
+
+
+def _padded(sentences: Sequence[np.ndarray]) -> np.ndarray:
+    """Return ids as a batch whose shape is the same for all sentences of the gate."""
+    batch = np.zeros((_ROWS, LONGEST + 1), np.int32)
+    for row, ids in enumerate(sentences):
+        batch[row, : len(ids)] = ids
+    return batch
 
 
 def _difference(found: np.ndarray, expected: np.ndarray) -> float:

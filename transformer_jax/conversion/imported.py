@@ -317,6 +317,5 @@ def config_of(
         source_language=source,
         target_language=target,
         vocab_size=vocabulary.target.size,
-        shared_vocabulary=vocabulary.source.table == vocabulary.target.table,
     )
     return Config(model=model, data=data, decode=decode)

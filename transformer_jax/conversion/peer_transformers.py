@@ -44,8 +44,10 @@ class TransformersPeer:
         self._target_pieces = _inverse(self._target_ids)
         self._model = transformers.MarianMTModel.from_pretrained(str(folder), dtype=torch.float32)
         self._model.eval()
+        settings = self._model.generation_config
+        settings.max_length = None  # it has a limit of its own
         # Otherwise outputs of the greatest length end without the probability of their end.
-        self._model.generation_config.forced_eos_token_id = None
+        settings.forced_eos_token_id = None
         self._order = order
 
     def source_pieces(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
@@ -57,25 +59,23 @@ class TransformersPeer:
 
     def search(self, texts: Sequence[str], beam_size: int, limit: int) -> list[Output]:
         """See `gate.Peer`."""
-        found = []
-        for text in texts:
-            with self._torch.no_grad():
-                result = self._model.generate(
-                    self._source(text),
-                    num_beams=beam_size,
-                    do_sample=False,
-                    max_new_tokens=limit,
-                    # The others end before nothing better can be found.
-                    early_stopping='never' if beam_size > 1 else False,
-                    return_dict_in_generate=True,
-                    output_scores=True,
-                )
-            ids = result.sequences[0, 1:].tolist()
-            eos = self._model.config.eos_token_id
-            ids = ids[: ids.index(eos)] if eos in ids else ids
-            score = float(result.sequences_scores[0]) if beam_size > 1 else float('nan')
-            found.append(Output(tuple(self._target_pieces[i] for i in ids), score))
-        return found
+        batch = self._tokenizer(list(texts), return_tensors='pt', padding=True)
+        with self._torch.no_grad():
+            found = self._model.generate(
+                **batch,
+                num_beams=beam_size,
+                do_sample=False,
+                max_new_tokens=limit,
+                # The others end before nothing better can be found.
+                early_stopping='never' if beam_size > 1 else False,
+                return_dict_in_generate=True,
+                output_scores=True,
+            )
+        scores = found.sequences_scores.tolist() if beam_size > 1 else [float('nan')] * len(texts)
+        return [
+            Output(self._pieces_of(ids), score)
+            for ids, score in zip(found.sequences[:, 1:].tolist(), scores, strict=True)
+        ]
 
     def values(
         self, texts: Sequence[str], outputs: Sequence[tuple[str, ...]]
@@ -93,6 +93,11 @@ class TransformersPeer:
             found['logits'].append(result.logits[0].numpy()[:, self._order[1:]])
             found['log-probabilities'].append(log_probs.numpy())
         return found
+
+    def _pieces_of(self, ids: list[int]) -> tuple[str, ...]:
+        eos = self._model.config.eos_token_id
+        ids = ids[: ids.index(eos)] if eos in ids else ids
+        return tuple(self._target_pieces[i] for i in ids)
 
     def _source(self, text: str):
         return self._tokenizer(text, return_tensors='pt').input_ids
