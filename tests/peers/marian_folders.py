@@ -29,7 +29,9 @@ SENTENCES = (
 )
 
 
-def train_sentencepiece(folder, pairs=SENTENCES, size=150, sides=((0,), (1,)), names=('source', 'target'), **options):
+def train_sentencepiece(
+    folder, pairs=SENTENCES, size=150, sides=((0,), (1,)), names=('source', 'target'), **options
+):
     """Write source.spm and target.spm, and return their pieces, without the special ones."""
     pieces = []
     for name, of_name in zip(names, sides, strict=True):
@@ -42,7 +44,9 @@ def train_sentencepiece(folder, pairs=SENTENCES, size=150, sides=((0,), (1,)), n
             **options,
         )
         os.replace(Path(folder, f'{name}.model'), Path(folder, f'{name}.spm'))
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder, f'{name}.spm')))
+        processor = sentencepiece.SentencePieceProcessor(
+            model_file=str(Path(folder, f'{name}.spm'))
+        )
         pieces.append([processor.id_to_piece(i) for i in range(3, processor.get_piece_size())])
     return pieces
 
@@ -59,7 +63,7 @@ def write_huggingface(
     half=False,
     safe=True,
     pairs=SENTENCES,
-    eos_bias=1.5,
+    eos_bias=3.0,
     pad_row=False,
     **generation,
 ):
@@ -169,8 +173,17 @@ def write_huggingface(
         torch.save(model.state_dict(), folder / 'pytorch_model.bin')
 
 
-def train_marian(folder, *, vocabularies='yml', tied='all', activation='swish', pairs=SENTENCES,
-                 updates=30, dim=32, options=()):
+def train_marian(
+    folder,
+    *,
+    vocabularies='yml',
+    tied='all',
+    activation='swish',
+    pairs=SENTENCES,
+    updates=30,
+    dim=32,
+    options=(),
+):
     """Train a small model with Marian's own program.
 
     Args:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from transformer_jax.config import DecodeConfig, ModelConfig
+from transformer_jax.conversion import own_export
+from transformer_jax.conversion.gate import compare
 from transformer_jax.conversion.imported import (
     MAX_EXTRA_LENGTH,
     NEVER,
@@ -24,6 +26,7 @@ from transformer_jax.conversion.imported import (
     config_of,
     plan_layers,
 )
+from transformer_jax.conversion.peer_transformers import TransformersPeer
 from transformer_jax.conversion.piece_tables import PAD, TableSide, joined, read_table
 from transformer_jax.conversion.torch_file import TorchFile
 from transformer_jax.errors import UserError, first_line
@@ -71,6 +74,9 @@ def read_model(folder: Path) -> Imported:
     """
     options = _options(folder, 'config.json')
     options.require('model_type', ['marian'], None)
+    if own_export.KEY in options.values:
+        path, file = _open_arrays(folder)
+        return own_export.read_model(folder, options, Reader(file, path))
     model = _model_config(options)
     tokenizer = _options(folder, 'tokenizer_config.json', {})
     sides = _sides(folder, options, tokenizer)
@@ -111,6 +117,28 @@ def read_model(folder: Path) -> Imported:
     )
 
 
+def import_model(
+    path: Path, folder: Path, *, check: bool = False, license: str = '', data_note: str = ''
+) -> str:
+    """Write a model of Hugging Face as a release folder.
+
+    Args:
+      path: of its folder.
+      folder: an empty folder.
+      check: whether to compare it with transformers.
+      license: SPDX name of the licence, for the card.
+      data_note: text about the training data, for the card.
+
+    Returns:
+      What was found, for people.
+    """
+    model = read_model(path)
+    found = model.write(folder, path.resolve().name, license, data_note)
+    if not check:
+        return found
+    return f'{found}\n{compare(folder, TransformersPeer(path, model.sides[1].order))}'
+
+
 def _options(folder: Path, name: str, default: dict[str, Any] | None = None) -> Options:
     """Return the options of a JSON file, in addition to `default` ones, which make it optional."""
     path = folder / name
@@ -135,7 +163,11 @@ def _model_config(options: Options) -> ModelConfig:
         # transformers takes no notice of the others, which its converter writes.
         options.require(name, [value], False if name == 'scale_embedding' else value)
     sizes = {}
-    for ours, theirs in (('num_layers', 'layers'), ('num_heads', 'attention_heads'), ('d_ff', 'ffn_dim')):
+    for ours, theirs in (
+        ('num_layers', 'layers'),
+        ('num_heads', 'attention_heads'),
+        ('d_ff', 'ffn_dim'),
+    ):
         of_encoder = options.number(f'encoder_{theirs}')
         options.require(f'decoder_{theirs}', [of_encoder], None)
         sizes[ours] = of_encoder
@@ -219,7 +251,9 @@ def _open_arrays(folder: Path):
         ) from error
 
 
-def _embeddings(reader: Reader, options: Options, sides: list[TableSide], d_model: int) -> Embeddings:
+def _embeddings(
+    reader: Reader, options: Options, sides: list[TableSide], d_model: int
+) -> Embeddings:
     """Read the embeddings. The arrays that are there decide which of them are tied."""
     share = options.values.get('share_encoder_decoder_embeddings', True)
     tied = options.values.get('tie_word_embeddings', True)
@@ -247,5 +281,7 @@ def _license(folder: Path) -> str:
         header = read_regular(folder / 'README.md')[:10_000].decode(errors='replace')
     except OSError:
         return ''
-    found = re.search(r'\A---\n(?:.*\n)*?license: *["\']?([\w.-]+)["\']? *\n(?:.*\n)*?---\n', header)
+    found = re.search(
+        r'\A---\n(?:.*\n)*?license: *["\']?([\w.-]+)["\']? *\n(?:.*\n)*?---\n', header
+    )
     return found[1] if found else ''

@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 
 from transformer_jax.config import DecodeConfig, ModelConfig
+from transformer_jax.conversion.gate import compare
 from transformer_jax.conversion.imported import (
     MAX_EXTRA_LENGTH,
     NEVER,
@@ -116,6 +117,27 @@ def read_model(path: Path) -> Imported:
     )
 
 
+def import_model(
+    path: Path, folder: Path, *, check: bool = False, license: str = '', data_note: str = ''
+) -> str:
+    """Write a model of Marian as a release folder.
+
+    Args:
+      path: as for `read_model`.
+      folder: an empty folder.
+      check: whether to compare it with pymarian.
+      license: SPDX name of the licence, for the card.
+      data_note: text about the training data, for the card.
+
+    Returns:
+      What was found, for people.
+    """
+    peer = peer_of(path) if check else None
+    name = (path if path.is_dir() else path.parent).resolve().name
+    found = read_model(path).write(folder, name, license, data_note)
+    return found if peer is None else f'{found}\n{compare(folder, peer)}'
+
+
 class NpzFile:
     """The arrays of a model.npz.
 
@@ -212,8 +234,8 @@ def _arrays_path(path: Path, settings: Options) -> Path:
     found = found or sorted(x for x in folder.glob('*.npz') if '.optimizer.' not in x.name)
     if len(found) != 1:
         raise UserError(
-            f'--from={str(path)!r} has {len(found)} models ({listing(x.name for x in found)}): name '
-            'one model.npz with --from; several can be used together as an ensemble.'
+            f'--from={str(path)!r} has {len(found)} models ({listing(x.name for x in found)}): '
+            'name one model.npz with --from; several can be used together as an ensemble.'
         )
     return found[0]
 

@@ -105,8 +105,8 @@ class Findings:
         same = ''.join(f'{n} of {self.sentences} {name}, ' for name, n in self.same.items())
         differences = ', '.join(f'{name} {x:.1e}' for name, x in self.differences.items())
         text = (
-            f'compared with {self.peer}: the same are {same}{self.same_beam} of {self.ended} outputs '
-            f'of beam {self.beam_size}; largest differences: {differences}'
+            f'compared with {self.peer}: the same are {same}{self.same_beam} of {self.ended} '
+            f'outputs of beam {self.beam_size}; largest differences: {differences}'
         )
         if self.explained:
             text += (
@@ -169,7 +169,10 @@ def sample_texts(vocabulary: Vocabulary, count: int, seed: int = 0) -> list[str]
 
 def _compare_beams(findings: Findings, texts: list[str], ours: '_Ours', peer: Peer) -> None:
     """Count the outputs of beam search that are the same, and explain the others."""
-    found, expected = ours.search(texts, ours.beam_size), peer.search(texts, ours.beam_size, LONGEST)
+    found, expected = (
+        ours.search(texts, ours.beam_size),
+        peer.search(texts, ours.beam_size, LONGEST),
+    )
     pairs = [
         (text, a, b)
         for text, a, b in zip(texts, found, expected, strict=True)

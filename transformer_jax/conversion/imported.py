@@ -12,10 +12,12 @@ from flax import traverse_util
 from transformer_jax.config import Config, DataConfig, DecodeConfig, ModelConfig
 from transformer_jax.conversion.marian_layers import Place, layer_places
 from transformer_jax.conversion.piece_tables import Side
+from transformer_jax.conversion.release import write_release
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, listing, shown
 from transformer_jax.inference.load import named_parameters
 from transformer_jax.model import parameter_shapes
+from transformer_jax.storage.release import Release
 
 # Outputs that are longer than their source by more than this have usually lost their way.
 MAX_EXTRA_LENGTH = 128
@@ -47,6 +49,8 @@ class Imported:
         for, so that the model is in memory once.
       sides: order of the ids of source and target.
       origin: a sentence for the model card that says where the model comes from.
+      steps: steps of the checkpoints that the weights are the mean of; empty if unknown.
+      finish: changes the parameters after all of them are read.
       license: SPDX name of the licence; '' if none is stated.
       notes: what people should know, a sentence each.
     """
@@ -56,6 +60,8 @@ class Imported:
     arrays: Iterator[tuple[str, np.ndarray]]
     sides: Sequence[Side]
     origin: str
+    steps: Sequence[int] = ()
+    finish: Callable[[Any], Any] = lambda params: params
     license: str = ''
     notes: tuple[str, ...] = ()
 
@@ -73,7 +79,36 @@ class Imported:
             assert array.size == np.prod(wanted[name].shape), name
             params[name] = array.reshape(wanted[name].shape)
         assert params.keys() == wanted.keys(), params.keys() ^ wanted.keys()
-        return traverse_util.unflatten_dict(params, sep='/')
+        return self.finish(traverse_util.unflatten_dict(params, sep='/'))
+
+    def write(self, folder: Path, name: str, license: str, data_note: str) -> str:
+        """Write a release folder; return lines for people.
+
+        Args:
+          folder: an empty folder.
+          name: of the model, for its card.
+          license: SPDX name of the licence; '' for the one that the model states.
+          data_note: text about the training data, for the card.
+        """
+        write_release(
+            folder,
+            config=self.config,
+            vocabulary=self.vocabulary,
+            params=self.parameters(),
+            name=name,
+            release=Release(list(self.steps), license or self.license, data_note),
+            origin=self.origin,
+        )
+        model, sizes = self.config.model, self.vocabulary.sizes
+        found = [
+            f'{model.num_layers} layers of width {model.d_model}, {sizes.target:,} target pieces, '
+            f'{model.activation}, {model.positions}, tied embeddings: {model.tied_embeddings}',
+            *self.notes,
+        ]
+        codes = getattr(self.vocabulary.source, 'language_codes', ())
+        if codes:
+            found.append(f'texts must begin with a language: {", ".join(codes)}')
+        return '\n'.join(found)
 
 
 class Options:
@@ -191,7 +226,8 @@ def plan_layers(
     """
     # The layers do not depend on the size of the vocabulary.
     shapes = named_parameters(parameter_shapes(model, 4))
-    places = list(layer_places(model.num_layers))
+    # Attention may have no biases.
+    places = [place for place in layer_places(model.num_layers) if place.ours in shapes]
     for place in places:
         inputs, outputs = _as_matrix(place, shapes[place.ours].shape)
         if place.is_matrix:
@@ -217,7 +253,6 @@ def _as_matrix(place: Place, shape: tuple[int, ...]) -> tuple[int, int]:
     if place.ours.endswith('/output'):  # [N, H, D]
         return int(np.prod(shape[:-1])), shape[-1]
     return shape[0], int(np.prod(shape[1:]))
-
 
 
 @dataclasses.dataclass

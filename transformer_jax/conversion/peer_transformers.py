@@ -31,7 +31,8 @@ class TransformersPeer:
             import transformers
         except ModuleNotFoundError as error:
             raise UserError(
-                f'--check needs {error.name}: pip install "transformer_jax[peers]", or leave it out.'
+                f'--check needs {error.name}: pip install "transformer_jax[peers]", or leave it '
+                'out.'
             ) from error
         self.name = f'transformers {transformers.__version__}'
         self._torch = torch
@@ -84,7 +85,9 @@ class TransformersPeer:
         torch, config = self._torch, self._model.config
         found = {'encoder': [], 'logits': [], 'log-probabilities': []}
         for text, pieces in zip(texts, outputs, strict=True):
-            ids = torch.tensor([*(self._target_ids[piece] for piece in pieces), config.eos_token_id])
+            ids = torch.tensor(
+                [*(self._target_ids[piece] for piece in pieces), config.eos_token_id]
+            )
             inputs = torch.cat([torch.tensor([config.decoder_start_token_id]), ids[:-1]])
             with torch.no_grad():
                 result = self._model(input_ids=self._source(text), decoder_input_ids=inputs[None])

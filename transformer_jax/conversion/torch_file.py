@@ -1,4 +1,4 @@
-"""Arrays in the files that torch.save writes, which torch itself reads without running their code."""
+"""Arrays in the files of torch.save, which torch reads without running their code."""
 
 from pathlib import Path
 
