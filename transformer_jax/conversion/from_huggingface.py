@@ -112,8 +112,8 @@ def read_model(folder: Path) -> Imported:
         arrays(),
         sides,
         f'Its weights are those of the Hugging Face model {folder.name}.',
-        _license(folder),
-        tuple(notes),
+        license=_license(folder),
+        notes=tuple(notes),
     )
 
 

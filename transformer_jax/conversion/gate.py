@@ -161,9 +161,10 @@ def sample_texts(vocabulary: Vocabulary, count: int, seed: int = 0) -> list[str]
     ids = [i for i in range(min(vocabulary.size, 4000)) if i not in special]
     pieces = [piece for piece in vocabulary.pieces(ids) if not re.search('[<>]', piece)]
     texts = []
-    for k in range(count):
+    while len(texts) < count:
         text = ''.join(random.choice(pieces, random.integers(2, 13))).replace('▁', ' ').strip()
-        texts.append(f'{codes[k % len(codes)]} {text}' if codes else text)
+        if text:
+            texts.append(f'{codes[len(texts) % len(codes)]} {text}' if codes else text)
     return texts
 
 

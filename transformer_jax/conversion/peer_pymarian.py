@@ -77,8 +77,8 @@ class PymarianPeer:
                 'decode',
                 *('--input', _written(folder, 'source', map(self._segmented, texts))),
                 *('--beam-size', str(beam_size), '--n-best', *self._options),
-                # Times the tokens of the source, which has 3 at least.
-                *('--max-length-factor', str(-(-limit // 3))),
+                # Times the tokens of the source, which has 2 at least.
+                *('--max-length-factor', str(-(-limit // 2))),
             )
         found = {}
         for number, output, *_, score in (line.split(' ||| ') for line in lines):
@@ -122,7 +122,7 @@ class PymarianPeer:
             paths.append(str(path.resolve()))
         done = subprocess.run(
             [
-                *(sys.executable, '-m', 'pymarian', command, '--model', self._arrays),
+                *(sys.executable, '-m', 'pymarian', command, '-m', self._arrays),
                 *('--vocabs', *paths, '--cpu-threads', '1', '--quiet', *options),
             ],
             capture_output=True,
