@@ -102,6 +102,15 @@ class TableVocabulary(Vocabulary):
         (ids,) = self.sample([' '.join([*code, 'a'])], 0.1, 0)
         return len(ids) > 1 + len(code)
 
+    def missing_codes(self, segments: Sequence[str]) -> list[str]:
+        """Return what to put before each segment of a text; see `Vocabulary.missing_codes`."""
+        missing, code = [], ''
+        for segment in segments:
+            own = _CODE.match(segment) if self.language_codes else None
+            missing.append('' if own else code)
+            code = f'{own[0]} ' if own else code
+        return missing
+
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Return normalised texts that `encode` turns into the same ids.
 
@@ -110,10 +119,11 @@ class TableVocabulary(Vocabulary):
         """
         lines = [[self.table[i] for i in ids[:-1]] for ids in sentences]
         codes = [line[:1] if {*line[:1]} & {*self.language_codes} else [] for line in lines]
-        texts = self._processor.decode(
-            [line[len(code) :] for code, line in zip(codes, lines, strict=True)]
-        )
-        return [' '.join([*code, text]) for code, text in zip(codes, texts, strict=True)]
+        # One by one: for a list that begins with no pieces, SentencePiece expects ids.
+        return [
+            ' '.join([*code, self._processor.decode(line[len(code) :])])
+            for code, line in zip(codes, lines, strict=True)
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids up to EOS, without padding."""
