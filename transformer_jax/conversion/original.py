@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer_jax.config import Config
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage.pretrained import model_folder
 from transformer_jax.storage.release import Release, read_release
@@ -20,7 +20,7 @@ class Original:
     Attributes:
       name: name of the folder to write, which is the model's from then on.
       config: config of its run.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       params: its parameters, nested dicts of float32 NumPy arrays.
       steps: steps of the checkpoints that the parameters are the mean of; may be empty.
       run: content of its config.json.
@@ -30,7 +30,7 @@ class Original:
 
     name: str
     config: Config
-    vocabulary: Vocabulary
+    vocabulary: VocabularyPair
     params: Any
     steps: list[int]
     run: SavedRun

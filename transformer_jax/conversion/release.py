@@ -7,18 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from transformer_jax.config import Config
+from transformer_jax.config import Config, DataConfig
 from transformer_jax.conversion.card import model_card
 from transformer_jax.conversion.original import Original
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS, Release, write_config
 from transformer_jax.storage.weights import write_weights
-from transformer_jax.storage.workdir import SavedRun, Workdir
+from transformer_jax.storage.workdir import SavedRun
 
 # Fields of `data` that say where things are on the machine of the run.
-_FOLDERS = ('data_dir', 'manual_dir', 'cache_dir', 'vocabulary')
+_PLACES = tuple(
+    field.name
+    for field in dataclasses.fields(DataConfig)
+    if field.type is str and field.name.endswith(('_dir', 'vocabulary'))
+)
 _FILES = tuple(
     f'{split}_{side}' for split in ('train', 'dev', 'test') for side in ('source', 'target')
 )
@@ -69,7 +73,7 @@ def write_release(
     folder: Path,
     *,
     config: Config,
-    vocabulary: Vocabulary,
+    vocabulary: VocabularyPair,
     params: Any,
     name: str,
     release: Release,
@@ -83,7 +87,7 @@ def write_release(
     Args:
       folder: an empty folder.
       config: config of the model's run. What it says about the machine of the run is left out.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       params: the parameters, nested dicts of float32 arrays.
       name: name of the model, for its card.
       release: what config.json and the card say about the model.
@@ -101,12 +105,12 @@ def write_release(
         vocabulary.digest,
     )
     weights = named_parameters(params)
-    vocabulary.save(Workdir(folder).vocabulary)
+    vocabulary.save(folder)
     write_weights(folder / WEIGHTS, weights, dtype)
-    size = f'{vocabulary.size:,} pieces, shared by both languages'
+    pieces = f'{vocabulary.sizes} pieces' + (', shared' if vocabulary.shared else '')
     count = sum(np.size(x) for x in weights.values())
     with atomic_write(folder / 'README.md') as file:
-        file.write(model_card(name, run.config, count, size, release, origin=origin))
+        file.write(model_card(name, run.config, count, pieces, release, origin=origin))
     write_config(folder, run, release)
 
 
@@ -115,7 +119,7 @@ def without_paths(config: Config) -> Config:
 
     Names of files stay. The weights are one set, of which no checkpoints are to be chosen.
     """
-    data = dict.fromkeys(_FOLDERS, '')
+    data = dict.fromkeys(_PLACES, '')
     data |= {name: os.path.basename(getattr(config.data, name)) for name in _FILES}
     if _is_path(config.data.dataset):
         data['dataset'] = os.path.basename(os.path.normpath(config.data.dataset))
