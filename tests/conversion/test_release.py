@@ -40,6 +40,7 @@ def test_a_run_and_its_release_translate_and_score_the_same(run_command, workdir
     assert sorted(os.listdir(tmp_path / 'mine')) == [
         'README.md',
         'config.json',
+        'conversion.json',
         'model.safetensors',
         'vocabulary.model',
     ]

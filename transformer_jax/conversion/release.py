@@ -1,12 +1,14 @@
 """Writes a release folder: the model without its run, to keep and to hand out."""
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from transformer_jax import __version__
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.conversion.card import model_card
 from transformer_jax.conversion.original import Original
@@ -66,7 +68,20 @@ def export(
         data_fingerprint=original.run.data_fingerprint,
         split_fingerprints=original.run.split_fingerprints,
     )
-    return check_release(folder, original.params)
+    largest = _largest_difference(folder, original.params)
+    gate = {
+        'format': 1,
+        'transformer_jax': __version__,
+        'kind': 'release',
+        'dtype': dtype,
+        'compared': 'the weights, read again',
+        'largest_relative_difference': largest,
+    }
+    with atomic_write(folder / 'conversion.json') as file:
+        file.write(json.dumps(gate, indent=2) + '\n')
+    if not largest:
+        return 'read again: the weights are the same'
+    return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
 
 
 def write_release(
@@ -131,21 +146,15 @@ def without_paths(config: Config) -> Config:
     )
 
 
-def check_release(folder: Path, params: Any) -> str:
-    """Read a release folder, compare its weights with `params`, and return a sentence about it.
-
-    Raises:
-      AssertionError: if the weights differ by more than rounding.
-    """
+def _largest_difference(folder: Path, params: Any) -> float:
+    """Read a release folder; return the largest difference of a weight, relative to its value."""
     largest = 0.0
     read = named_parameters(load_trained(folder).params)
     for name, wanted in named_parameters(params).items():
         scale = np.maximum(np.abs(wanted), np.finfo(np.float32).tiny)
         largest = max(largest, float(np.max(np.abs(read[name] - wanted) / scale, initial=0)))
     assert largest <= 2**-8, largest
-    if not largest:
-        return 'read again: the weights are the same'
-    return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
+    return largest
 
 
 def _is_path(dataset: str) -> bool:
