@@ -71,7 +71,8 @@ def test_a_language_code_is_one_piece_before_those_of_the_text(source, target):
     (code,) = source.ids_of_pieces(['>>fra<<'], 'code')
     assert coded.tolist() == [code, *plain]
     assert source.encode([' >>fra<<the dog'])[0].tolist() == coded.tolist()
-    assert source.texts([coded]) == ['>>fra<< the dog']
+    codes_alone = source.encode(['>>fra<<'])[0]
+    assert source.texts([codes_alone, coded]) == ['>>fra<< ', '>>fra<< the dog']
     assert source.encode(['>>cmn_Hans<<'])[0].tolist() == [source.size - 1, source.eos_id]
     assert source.language_codes == CODES
     assert target.language_codes == ()
