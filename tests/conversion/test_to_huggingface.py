@@ -30,8 +30,8 @@ def test_marian_computes_the_same(tmp_path, options):
     found = to_huggingface.export(random_model(vocabulary, **options), tmp_path)
     checks = json.loads((tmp_path / 'conversion.json').read_text())['checks']
     assert checks['largest_difference'] < 5e-5
-    assert checks['greedy'] == {'sentences': 12, 'same': 12, 'near_ties': 0, 'same_text': 12}
-    assert 'transformers' in found
+    assert checks['greedy']['same'] == checks['greedy']['sentences'] == 12
+    assert 'with float32 weights, on the dev set: largest difference of logits' in found
 
 
 def test_config_has_what_an_import_needs(tmp_path):
