@@ -73,5 +73,5 @@ def test_a_model_of_unknown_languages_is_refused():
     original = random_model()
     data = dataclasses.replace(original.config.data, source_language='')
     config = dataclasses.replace(original.config, data=data)
-    with pytest.raises(UserError, match="data.source_language='' and data.target_language='fr'"):
+    with pytest.raises(UserError, match=r"data.source_language='' and data.target_language='fr'"):
         to_argos.check_argos(dataclasses.replace(original, config=config))
