@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from transformer_jax import command_line
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.new_folder import NewFolder
 
@@ -61,7 +61,18 @@ TARGETS = {
         ('quantization',),
     ),
 }
-SOURCES: dict[str, Kind] = {}
+SOURCES = {
+    'huggingface': Kind(
+        'from_huggingface',
+        'a folder of a Marian model of Hugging Face, such as those of OPUS-MT, or its name there',
+        ('check', 'license', 'data_note'),
+    ),
+    'marian': Kind(
+        'from_marian',
+        'a folder with model.npz and decoder.yml of Marian itself',
+        ('check', 'license', 'data_note'),
+    ),
+}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -104,11 +115,13 @@ def _export(flags: argparse.Namespace) -> None:
 
 
 def _import(flags: argparse.Namespace) -> None:
-    path = user_path(flags.source, '--from')
     for name in ('output', 'checkpoints', 'average', 'steps'):
         if getattr(flags, name) is not None:
             raise UserError(f'--{name} is not for --from, which writes --workdir: leave it out.')
     output = NewFolder(flags.workdir, '--workdir')
+    from transformer_jax.conversion.hub import model_path
+
+    path = model_path(flags.source, '--from')
     kind, module = _source_of(path, flags.source)
     options = _options(flags, kind, f'--from={flags.source!r}')
     with output.writing() as folder:
@@ -122,8 +135,8 @@ def _source_of(path: Path, given: str) -> tuple[Kind, ModuleType]:
         module = kind.load()
         if module.recognises(path):
             return kind, module
-    kinds = '; '.join(kind.purpose for kind in SOURCES.values())
-    raise UserError(f'--from={given!r} holds no model that can be imported: {kinds}.')
+    kinds = ', or '.join(kind.purpose for kind in SOURCES.values())
+    raise UserError(f'--from={given!r} holds no model that can be imported: it must be {kinds}.')
 
 
 def _options(flags: argparse.Namespace, kind: Kind, chosen: str) -> dict[str, Any]:
@@ -140,17 +153,29 @@ def _options(flags: argparse.Namespace, kind: Kind, chosen: str) -> dict[str, An
 
 def _parser() -> command_line.Parser:
     kinds = '\n'.join(f'  {name:14}{kind.purpose}' for name, kind in TARGETS.items())
+    sources = '\n'.join(f'  {kind.purpose}' for kind in SOURCES.values())
     parser = command_line.Parser(
         command='convert',
         description='Writes a trained model in another form (--to, --output), or makes a work\n'
-        f'directory of a model of another program (--from).\n\nkinds for --to:\n{kinds}',
+        'directory of a model of another program (--from).\n\n'
+        f'kinds for --to:\n{kinds}\n\nmodels for --from:\n{sources}',
     )
     parser.add_argument(
         '--workdir', required=True, help='folder of a trained run; with --from, folder to write'
     )
     parser.add_argument('--to', choices=tuple(TARGETS), help='form to write')
     parser.add_argument('--output', help='with --to: folder to write')
-    parser.add_argument('--from', dest='source', metavar='DIR', help='model to import')
+    parser.add_argument(
+        '--from',
+        dest='source',
+        metavar='DIR',
+        help='model to import: a folder, or its name on the Hugging Face hub',
+    )
+    parser.add_argument(
+        '--check',
+        action='store_true',
+        help='with --from: compare what is imported with the program that it comes from',
+    )
     command_line.add_checkpoint_flags(parser)
     command_line.add_steps_flag(parser)
     parser.add_argument(

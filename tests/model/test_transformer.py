@@ -16,6 +16,7 @@ from transformer_jax.model import (
     in_compute_dtype,
     padding_mask,
     parameter_count,
+    parameter_shapes,
     shift_right,
     transposed_kernels,
 )
@@ -214,6 +215,13 @@ def test_variants_have_the_expected_parameters():
     # Six attentions, with queries and keys, or values and output, narrower by one in two heads.
     assert paper - count(d_k=3) == 6 * 2 * 8 * 2
     assert paper - count(d_v=3) == 6 * 2 * 8 * 2
+
+
+@pytest.mark.parametrize('changes', VARIANTS)
+def test_parameter_shapes_are_those_of_an_initialised_model(changes):
+    config = tiny(num_layers=3, output_bias=True, **changes)
+    initial = shapes_of(Transformer(config, VOCAB), SOURCE, TARGET)['params']
+    assert parameter_shapes(config, VOCAB) == initial
 
 
 def test_parameters_are_float32_in_plain_dicts_whatever_the_compute_dtype():

@@ -50,6 +50,11 @@ def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, 
     assert train(config(tmp_path / 'gone', 9), tmp_path)['step'] == 9
 
 
+def test_a_release_folder_is_not_trained(release, tmp_path):
+    copy = shutil.copytree(release, tmp_path / 'mine')
+    refused(copy, r'is a release folder, .* choose another --workdir, .* \(train.init_from\)')
+
+
 def test_an_exchanged_vocabulary_is_refused(uninterrupted, tmp_path):
     run = Workdir(shutil.copytree(uninterrupted, tmp_path / 'run'))
     Vocabulary.train(['another text'] * 9, size=280).save(run.vocabulary)

@@ -17,7 +17,8 @@ class DataConfig:
 
     Attributes:
       corpus: kind of corpus: 'files' (text files or a table), 'tfds' (TensorFlow Datasets),
-        'huggingface' (Hugging Face datasets) or 'phrasebook' (the embedded English-French one).
+        'huggingface' (Hugging Face datasets), 'phrasebook' (the embedded English-French one) or
+        'none' (that of an imported model, which cannot be trained without another one).
       source_language: code of the source language, for example 'en'.
       target_language: code of the target language, for example 'de'. It selects the tokenizer of
         BLEU: languages without spaces, for example 'zh', are scored by characters. It may equal
@@ -104,7 +105,7 @@ class DataConfig:
 
     def __post_init__(self):
         check_types('data', self)
-        check_choice('data', self, 'corpus', ('files', 'tfds', 'huggingface', 'phrasebook'))
+        check_choice('data', self, 'corpus', ('files', 'tfds', 'huggingface', 'phrasebook', 'none'))
         check_choice(
             'data',
             self,

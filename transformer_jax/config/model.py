@@ -51,7 +51,8 @@ class ModelConfig:
       attention_dropout_rate: dropout on attention weights, which the paper does not use; below 1.
       activation_dropout_rate: dropout on the activations inside the feed-forward sub-layer, which
         the paper does not use; below 1.
-      activation: activation of the feed-forward sub-layer: 'relu' (equation 2), 'gelu' or 'swish'.
+      activation: activation of the feed-forward sub-layer: 'relu' (equation 2), 'gelu', 'swish' or
+        'quick_gelu' (x sigmoid(1.702 x), which Marian calls gelu).
       attention_bias: whether attention's projections have a bias; in section 3.2.2 they have none.
       attention_gain: factor on the initial query, key and value matrices; at most 100. 1 is
         Glorot's initialisation of each matrix; 0.707 is that of the three as one matrix, as in
@@ -118,7 +119,7 @@ class ModelConfig:
         check_positive('model', self, norm_epsilon=1, attention_gain=100)
         check_rate('model', self, 'dropout_rate')
         check_rate('model', self, 'attention_dropout_rate', 'activation_dropout_rate')
-        check_choice('model', self, 'activation', ('relu', 'gelu', 'swish'))
+        check_choice('model', self, 'activation', ('relu', 'gelu', 'quick_gelu', 'swish'))
         check_choice('model', self, 'tied_embeddings', ('all', 'decoder', 'none'))
         check_choice('model', self, 'decoder_start', ('padding', 'zero'))
         check_choice(

@@ -80,6 +80,8 @@ def _header(source: str, target: str, license: str) -> str:
 
 
 def _corpus(data: DataConfig) -> str:
+    if data.corpus == 'none':
+        return ''
     if data.corpus == 'phrasebook':
         return f'{data.train_size:,} generated pairs of the phrasebook of transformer_jax.'
     names = (data.train_source, data.train_target) if data.corpus == 'files' else (data.dataset,)

@@ -38,7 +38,7 @@ def write_weights(
     import safetensors.numpy
 
     of_file = {'float32': np.float32, 'bfloat16': ml_dtypes.bfloat16}[dtype]
-    arrays = {name: np.ascontiguousarray(x, dtype=of_file) for name, x in weights.items()}
+    arrays = {name: np.asarray(x, of_file, order='C') for name, x in weights.items()}
     path.touch()
     mode = path.stat().st_mode  # safetensors makes a file that only its owner can read
     try:
