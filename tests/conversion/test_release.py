@@ -5,14 +5,19 @@ import os
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 from tiny_run import TEXTS, tiny
 
 from transformer_jax import convert, evaluate
-from transformer_jax.conversion.release import without_paths
+from transformer_jax.conversion.release import without_paths, write_release
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained, named_parameters
+from transformer_jax.model import parameter_shapes
+from transformer_jax.storage.release import Release
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.translator import Translator
 
@@ -40,6 +45,7 @@ def test_a_run_and_its_release_translate_and_score_the_same(run_command, workdir
     assert sorted(os.listdir(tmp_path / 'mine')) == [
         'README.md',
         'config.json',
+        'conversion.json',
         'model.safetensors',
         'vocabulary.model',
     ]
@@ -94,15 +100,51 @@ def test_the_config_names_no_folder_of_the_machine():
     for data in (
         {**files_corpus, **folders, 'vocabulary': f'{folder}/v.model'},
         {'corpus': 'huggingface', 'dataset': f'{folder}/set', **folders},
+        {
+            'shared_vocabulary': False,
+            'source_vocabulary': f'{folder}/s.model',
+            'target_vocabulary': f'{folder}/t.model',
+        },
     ):
-        origin = '' if 'vocabulary' in data else folder
-        config = tiny(data=data, train={'init_from': origin, 'keep': 4})
+        origin = folder if 'dataset' in data else ''
+        tied = 'all' if data.get('shared_vocabulary', True) else 'decoder'
+        config = tiny(model={'tied_embeddings': tied}, data=data, train={'init_from': origin})
         written = without_paths(config)
         assert 'secret' not in json.dumps(written.to_dict())
         assert written.model == config.model
     assert without_paths(tiny(data=files_corpus)).data.dev_target == 'dev_target.txt'
     hub = tiny(data={'corpus': 'huggingface', 'dataset': 'wmt/wmt14'})
     assert without_paths(hub).data.dataset == 'wmt/wmt14'
+
+
+def test_two_vocabularies_and_their_embeddings_come_back(release, tmp_path):
+    source = VocabularyPair.load(release).source
+    target = Vocabulary.train(['Le chat dort.', 'Un chien mange.'], size=280)
+    pair = VocabularyPair(source, target)
+    config = tiny(model={'tied_embeddings': 'decoder'}, data={'shared_vocabulary': False})
+    params = jax.tree.map(
+        lambda like: np.full(like.shape, 0.5, like.dtype),
+        parameter_shapes(config.model, pair.sizes),
+    )
+    write_release(
+        tmp_path,
+        config=config,
+        vocabulary=pair,
+        params=params,
+        name='mine',
+        release=Release([7]),
+        dtype='bfloat16',
+    )
+    found = load_trained(tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, found.params, params)
+    assert (found.vocabulary.digest, found.steps) == (pair.digest, [7])
+    assert '360 (source) and 280 (target) pieces' in (tmp_path / 'README.md').read_text()
+    shared = VocabularyPair(target, target)
+    for name in ('source_vocabulary.model', 'target_vocabulary.model'):
+        (tmp_path / name).unlink()
+    shared.save(tmp_path)
+    with pytest.raises(UserError, match='is not the vocabulary with which the model was trained'):
+        load_trained(tmp_path)
 
 
 def test_a_full_disk_leaves_no_folder(run_command, release, tmp_path, small_disk):

@@ -219,7 +219,7 @@ def test_variants_have_the_expected_parameters():
 
 @pytest.mark.parametrize('changes', VARIANTS)
 def test_parameter_shapes_are_those_of_an_initialised_model(changes):
-    config = tiny(num_layers=3, output_bias=True, **changes)
+    config = tiny(**{'num_layers': 3} | changes)
     initial = shapes_of(Transformer(config, VOCAB), SOURCE, TARGET)['params']
     assert parameter_shapes(config, VOCAB) == initial
 

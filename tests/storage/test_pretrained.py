@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from transformer_jax import translate
+from transformer_jax import score
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage import pretrained
@@ -25,8 +25,9 @@ def packaged(release, tmp_path, monkeypatch):
 def test_a_name_is_the_workdir_of_a_command(packaged, run_command):
     for path in (packaged / 'mini', *(packaged / 'mini').iterdir()):
         path.chmod(path.stat().st_mode & 0o555)
-    code, out, _ = run_command(translate, '--workdir=mini', stdin=b'The black cat sat.\n')
-    assert (code, out.count('\n')) == (0, 1)
+    pair = 'The black cat sat on the couch.\tLe chat noir était assis sur le canapé.\n'
+    code, out, _ = run_command(score, '--workdir=mini', stdin=pair.encode())
+    assert (code, out[:8]) == (0, '-82.5642')
 
 
 def test_a_folder_of_the_same_name_wins_and_says_so(packaged, tmp_path, caplog):

@@ -73,18 +73,6 @@ def test_a_run_starts_with_the_weights_and_the_vocabulary_of_another(uninterrupt
     assert before['loss'] == pytest.approx(after['loss'], rel=1e-5)
 
 
-def test_a_run_starts_with_the_weights_of_a_release_and_trains_on(release, tmp_path):
-    config = tiny(
-        data=ONE_SHAPE | {'train_size': 300},
-        optimizer={'warmup_steps': 1000},
-        train={'steps': 6, 'init_from': str(release)},
-    )
-    train(config, tmp_path)
-    assert load_trained(tmp_path).vocabulary.digest == load_trained(release).vocabulary.digest
-    before, *_, after = (r for r in read_metrics(tmp_path / 'metrics.jsonl') if r['kind'] == 'dev')
-    assert before['step'] == 0 and after['loss'] < before['loss'] < 4  # 5.9 without training
-
-
 def test_fewer_steps_than_were_taken_do_not_shorten_a_run(uninterrupted, tmp_path, caplog):
     shutil.copytree(uninterrupted, tmp_path / 'run')
     steps = tiny().train.steps

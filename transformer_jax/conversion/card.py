@@ -25,7 +25,7 @@ def model_card(
       name: name of the folder.
       config: config of the model's run.
       parameters: number of parameters.
-      vocabulary: the vocabulary in words, for example '8,000 pieces, shared by both languages'.
+      vocabulary: the vocabulary in words, for example '8,000 pieces, shared'.
       release: licence, note about the data and scores.
       origin: for a model that was not trained here, a sentence that says where it comes from. Then
         `config.data` does not describe its training data.

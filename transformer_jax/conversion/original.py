@@ -20,7 +20,7 @@ class Original:
     Attributes:
       name: name of the folder to write, which is the model's from then on.
       config: config of its run.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       params: its parameters, nested dicts of float32 NumPy arrays.
       steps: steps of the checkpoints that the parameters are the mean of; may be empty.
       run: content of its config.json.

@@ -1,13 +1,15 @@
 """Writes a release folder: the model without its run, to keep and to hand out."""
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from transformer_jax.config import Config
+from transformer_jax import __version__
+from transformer_jax.config import Config, DataConfig
 from transformer_jax.conversion.card import model_card
 from transformer_jax.conversion.original import Original
 from transformer_jax.data.vocabulary_pair import VocabularyPair
@@ -18,7 +20,11 @@ from transformer_jax.storage.weights import write_weights
 from transformer_jax.storage.workdir import SavedRun
 
 # Fields of `data` that say where things are on the machine of the run.
-_FOLDERS = ('data_dir', 'manual_dir', 'cache_dir', 'vocabulary')
+_PLACES = tuple(
+    field.name
+    for field in dataclasses.fields(DataConfig)
+    if field.type is str and field.name.endswith(('_dir', 'vocabulary'))
+)
 _FILES = tuple(
     f'{split}_{side}' for split in ('train', 'dev', 'test') for side in ('source', 'target')
 )
@@ -62,7 +68,20 @@ def export(
         data_fingerprint=original.run.data_fingerprint,
         split_fingerprints=original.run.split_fingerprints,
     )
-    return check_release(folder, original.params)
+    largest = _largest_difference(folder, original.params)
+    gate = {
+        'format': 1,
+        'transformer_jax': __version__,
+        'kind': 'release',
+        'dtype': dtype,
+        'compared': 'the weights, read again',
+        'largest_relative_difference': largest,
+    }
+    with atomic_write(folder / 'conversion.json') as file:
+        file.write(json.dumps(gate, indent=2) + '\n')
+    if not largest:
+        return 'read again: the weights are the same'
+    return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
 
 
 def write_release(
@@ -83,7 +102,7 @@ def write_release(
     Args:
       folder: an empty folder.
       config: config of the model's run. What it says about the machine of the run is left out.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       params: the parameters, nested dicts of float32 arrays.
       name: name of the model, for its card.
       release: what config.json and the card say about the model.
@@ -103,12 +122,10 @@ def write_release(
     weights = named_parameters(params)
     vocabulary.save(folder)
     write_weights(folder / WEIGHTS, weights, dtype)
-    size = f'{vocabulary.target.size:,} pieces, shared by both languages'
-    if not vocabulary.shared:
-        size = f'{vocabulary.source.size:,} and {vocabulary.target.size:,} pieces'
+    pieces = f'{vocabulary.sizes} pieces' + (', shared' if vocabulary.shared else '')
     count = sum(np.size(x) for x in weights.values())
     with atomic_write(folder / 'README.md') as file:
-        file.write(model_card(name, run.config, count, size, release, origin=origin))
+        file.write(model_card(name, run.config, count, pieces, release, origin=origin))
     write_config(folder, run, release)
 
 
@@ -117,7 +134,7 @@ def without_paths(config: Config) -> Config:
 
     Names of files stay. The weights are one set, of which no checkpoints are to be chosen.
     """
-    data = dict.fromkeys(_FOLDERS, '')
+    data = dict.fromkeys(_PLACES, '')
     data |= {name: os.path.basename(getattr(config.data, name)) for name in _FILES}
     if _is_path(config.data.dataset):
         data['dataset'] = os.path.basename(os.path.normpath(config.data.dataset))
@@ -129,21 +146,15 @@ def without_paths(config: Config) -> Config:
     )
 
 
-def check_release(folder: Path, params: Any) -> str:
-    """Read a release folder, compare its weights with `params`, and return a sentence about it.
-
-    Raises:
-      AssertionError: if the weights differ by more than rounding.
-    """
+def _largest_difference(folder: Path, params: Any) -> float:
+    """Read a release folder; return the largest difference of a weight, relative to its value."""
     largest = 0.0
     read = named_parameters(load_trained(folder).params)
     for name, wanted in named_parameters(params).items():
         scale = np.maximum(np.abs(wanted), np.finfo(np.float32).tiny)
         largest = max(largest, float(np.max(np.abs(read[name] - wanted) / scale, initial=0)))
     assert largest <= 2**-8, largest
-    if not largest:
-        return 'read again: the weights are the same bytes'
-    return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
+    return largest
 
 
 def _is_path(dataset: str) -> bool:

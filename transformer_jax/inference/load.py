@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from transformer_jax.config import Config, VocabSizes
+from transformer_jax.config import Config, ModelConfig, VocabSizes
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
@@ -93,11 +93,7 @@ def load_trained(
     sizes = _vocab_sizes(found)
     _check_shapes(
         {name: (x.shape, str(x.dtype)) for name, x in found.items()},
-        named_parameters(
-            parameter_shapes(
-                config.model, sizes.target if config.model.tied_embeddings == 'all' else sizes
-            )
-        ),
+        named_parameters(_shapes(config.model, sizes)),
         f'{folder} has a config.json that does not fit its checkpoints',
         'restore the config.json of this run.',
     )
@@ -151,7 +147,7 @@ def _load_release(folder: Workdir, chosen: Mapping[str, Any]) -> TrainedModel:
             )
     release, saved = read_release(folder), folder.read_run()
     vocabulary = _load_vocabulary(folder, saved)
-    shapes = parameter_shapes(saved.config.model, vocabulary.sizes)
+    shapes = _shapes(saved.config.model, vocabulary.sizes)
     remedy = 'get the folder again.'
     try:
         file = WeightsFile(folder.path / WEIGHTS)
@@ -180,7 +176,21 @@ def _load_release(folder: Workdir, chosen: Mapping[str, Any]) -> TrainedModel:
             raise UserError(
                 f'{folder}: {name} in {WEIGHTS} has values that are not finite: {remedy}'
             )
+    if vocabulary.sizes != _vocab_sizes(params):
+        raise _wrong_vocabulary(folder)
     return TrainedModel(saved.config, vocabulary, params, release.steps)
+
+
+def _shapes(config: ModelConfig, sizes: VocabSizes) -> Any:
+    """Return the model's parameters; if all embeddings are one, the target side's size counts."""
+    return parameter_shapes(config, sizes.target if config.tied_embeddings == 'all' else sizes)
+
+
+def _vocab_sizes(weights: Mapping[str, Any]) -> VocabSizes:
+    """Return the number of rows of each side's embedding; 1 if there is none."""
+    target = weights.get('embedding')
+    source = weights.get('source_embedding', target)
+    return VocabSizes(*(len(x) if np.ndim(x) else 1 for x in (target, source)))
 
 
 def _load_vocabulary(folder: Workdir, saved: SavedRun) -> VocabularyPair:
@@ -228,13 +238,6 @@ def _check_shapes(
     for name in found:
         if name not in wanted:
             raise UserError(f'{problem}: there is {name!r:.100} as well; {remedy}')
-
-
-def _vocab_sizes(weights: dict[str, Any]) -> VocabSizes:
-    """Return the number of rows of each side's embedding; 1 if there is none."""
-    target = weights.get('embedding')
-    source = weights.get('source_embedding', target)
-    return VocabSizes(*(len(x) if np.ndim(x) else 1 for x in (target, source)))
 
 
 def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """The release folder: a trained model to keep for years and to hand out.
 
 config.json         the number of this format, the config, and what the model card says
-vocabulary.model    the SentencePiece model
+vocabulary.model    the SentencePiece model; if each side has its own, the files of `VocabularyPair`
 model.safetensors   the weights, in float32 or bfloat16; a name is a parameter's path: 'a/b/c'
 README.md           the model card
 """
