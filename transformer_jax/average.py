@@ -47,11 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     config = dataclasses.replace(run.config, decode=decode)
     with output.writing() as path:
         written = Workdir(path)
-<<<<<<< HEAD
-        vocabulary.save(path)
-=======
         vocabulary.save(written.path)
->>>>>>> release
         manager = Checkpoints(written.checkpoints)
         manager.save_weights(steps[-1], weights)
         manager.close()

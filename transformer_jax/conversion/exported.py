@@ -34,10 +34,13 @@ def write_readme(original: Original, folder: Path, use: str) -> None:
     """
     release = original.release or Release(original.steps)
     vocabulary = original.vocabulary
-    size = f'{vocabulary.target.size:,} pieces, shared by both languages'
-    if not vocabulary.shared:
-        size = f'{vocabulary.source.size:,} and {vocabulary.target.size:,} pieces'
+    pieces = f'{vocabulary.sizes} pieces' + (', shared' if vocabulary.shared else '')
     count = sum(x.size for x in jax.tree.leaves(original.params))
     config = without_paths(original.config)
+    # A run has checkpoints.
+    origin = (
+        '' if original.steps else 'Another program has trained it; transformer_jax imported it.'
+    )
+    card = model_card(original.name, config, count, pieces, release, origin=origin, use=use)
     with atomic_write(folder / 'README.md') as file:
-        file.write(model_card(original.name, config, count, size, release, use=use))
+        file.write(card)

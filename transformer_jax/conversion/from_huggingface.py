@@ -107,7 +107,9 @@ def read_model(folder: Path) -> Imported:
 
     languages = [tokenizer.values.get(f'{side}_lang') for side in ('source', 'target')]
     return Imported(
-        config_of(model, decode, languages, folder.name, vocabulary),
+        config_of(
+            model, decode, languages, folder.name, vocabulary, shared=sides[0] is sides[1]
+        ),
         vocabulary,
         arrays(),
         sides,

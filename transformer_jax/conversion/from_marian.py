@@ -109,7 +109,14 @@ def read_model(path: Path) -> Imported:
         yield from layers()
 
     return Imported(
-        config_of(model, _decode_config(settings), (None, None), folder.name, vocabulary),
+        config_of(
+            model,
+            _decode_config(settings),
+            (None, None),
+            folder.name,
+            vocabulary,
+            shared=sides[0] is sides[1],
+        ),
         vocabulary,
         arrays(),
         sides,

@@ -331,6 +331,8 @@ def config_of(
     languages: Sequence[Any],
     name: str,
     vocabulary: VocabularyPair,
+    *,
+    shared: bool,
 ) -> Config:
     """Return the config of an imported model.
 
@@ -340,6 +342,7 @@ def config_of(
       languages: codes of source and target, if they are known.
       name: of the folder, whose end may name the languages, as in 'opus-mt-en-fr'.
       vocabulary: the vocabularies.
+      shared: whether both languages share one table of ids.
     """
     by_name = re.search(r'-([A-Za-z]+(?:[_+][A-Za-z]+)*)-([A-Za-z]+(?:[_+][A-Za-z]+)*)$', name)
     of_name = by_name.groups() if by_name else ('und', 'und')  # ISO 639 for undetermined
@@ -352,5 +355,6 @@ def config_of(
         source_language=source,
         target_language=target,
         vocab_size=vocabulary.target.size,
+        shared_vocabulary=shared,
     )
     return Config(model=model, data=data, decode=decode)

@@ -122,13 +122,7 @@ def write_release(
     weights = named_parameters(params)
     vocabulary.save(folder)
     write_weights(folder / WEIGHTS, weights, dtype)
-<<<<<<< HEAD
-    size = f'{vocabulary.target.size:,} pieces, shared by both languages'
-    if not vocabulary.shared:
-        size = f'{vocabulary.source.size:,} and {vocabulary.target.size:,} pieces'
-=======
     pieces = f'{vocabulary.sizes} pieces' + (', shared' if vocabulary.shared else '')
->>>>>>> release
     count = sum(np.size(x) for x in weights.values())
     with atomic_write(folder / 'README.md') as file:
         file.write(model_card(name, run.config, count, pieces, release, origin=origin))
@@ -160,13 +154,7 @@ def _largest_difference(folder: Path, params: Any) -> float:
         scale = np.maximum(np.abs(wanted), np.finfo(np.float32).tiny)
         largest = max(largest, float(np.max(np.abs(read[name] - wanted) / scale, initial=0)))
     assert largest <= 2**-8, largest
-<<<<<<< HEAD
-    if not largest:
-        return 'read again: the weights are the same bytes'
-    return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
-=======
     return largest
->>>>>>> release
 
 
 def _is_path(dataset: str) -> bool:
