@@ -107,9 +107,7 @@ def read_model(folder: Path) -> Imported:
 
     languages = [tokenizer.values.get(f'{side}_lang') for side in ('source', 'target')]
     return Imported(
-        config_of(
-            model, decode, languages, folder.name, vocabulary, shared=sides[0] is sides[1]
-        ),
+        config_of(model, decode, languages, folder.name, vocabulary, shared=sides[0] is sides[1]),
         vocabulary,
         arrays(),
         sides,
