@@ -8,6 +8,7 @@ import resource
 import shutil
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')  # before jax chooses a backend
 # Optimizing programs that run for milliseconds takes longer than running them unoptimized.
@@ -126,6 +127,12 @@ def uninterrupted(run_of, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp('uninterrupted')
     return shutil.copytree(run_of('tiny', tiny()), folder, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope='session')
+def release():
+    """A release folder that the first version wrote. A test that changes it makes a copy."""
+    return Path(__file__).parent / 'conversion' / 'fixtures' / 'release_1'
 
 
 @pytest.fixture(scope='session')

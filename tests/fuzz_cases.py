@@ -94,6 +94,7 @@ _COMMANDS = {
     'evaluate': ['--workdir=run', '--workdir=run --source=text --reference=text'],
     'score': ['--workdir=run', '--workdir=run --source=text --reference=text'],
     'average': ['--workdir=run --output=new', '--workdir=run --output=new --steps=1,2'],
+    'convert': ['--workdir=run --to=release --output=new', '--workdir=new --from=release'],
     'benchmark': ['--config=config.py --parts=compile', '--config=config.py --parts=input'],
     'paper': [''],
 }
@@ -102,7 +103,7 @@ _STREAMS = ('input', 'output', 'source', 'reference', 'json')
 
 
 def make_good_files(run: Callable[[Case], None]) -> None:
-    """Make a corpus, a config, a run and averaged weights in the current folder."""
+    """Make a corpus, a config, a run, averaged weights and a release in the current folder."""
     from tiny_run import config_file, tiny
 
     from transformer_jax.data.phrasebook import generate
@@ -140,6 +141,7 @@ def make_good_files(run: Callable[[Case], None]) -> None:
     config_file(Path('good.py'), good)
     run(Case('main', ['--config=config.py', '--workdir=run']))
     run(Case('average', ['--workdir=run', '--output=mean']))
+    run(Case('convert', ['--workdir=run', '--to=release', '--output=release']))
 
 
 # The kinds.
@@ -219,8 +221,8 @@ def corpora(dice: random.Random) -> Case:
 
 
 def workdirs(dice: random.Random) -> Case:
-    """Damage one or two parts of a work directory, of a run or of averaged weights."""
-    workdir, damage = Path(dice.choice(['run', 'run', 'mean'])), []
+    """Damage one or two parts of a work directory: a run, averaged weights or a release."""
+    workdir, damage = Path(dice.choice(['run', 'run', 'mean', 'release', 'release'])), []
     for _ in range(dice.choice([1, 1, 2])):
         steps = sorted(workdir.glob('checkpoints/*'))
         if steps and dice.random() < 0.2:
@@ -259,6 +261,7 @@ def _reading(workdir: Path, damage: list[str], dice: random.Random) -> Case:
         'evaluate --workdir={0}',
         'score --workdir={0} --source=text --reference=text',
         'average --workdir={0} --output=new',
+        'convert --workdir={0} --to=release --output=new',
         'main --config=config.py --workdir={0}',
         'main --config=config.py --workdir={0} --config.train.steps=4',
         'main --config=config.py --workdir={0} --config.train.steps=3 --config.train.patience=1',

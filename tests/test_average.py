@@ -93,6 +93,11 @@ def test_an_existing_output_folder_is_refused(run_command, workdir):
     assert code == 2 and 'exists already' in err
 
 
+def test_a_release_has_nothing_to_average(run_command, release, tmp_path):
+    code, _, err = run_command(average, '--workdir', release, '--output', tmp_path / 'mean')
+    assert code == 2 and 'which has one set of weights, and no checkpoints to average' in err
+
+
 def test_a_full_disk_leaves_no_output_folder(run_command, workdir, tmp_path, monkeypatch):
     def save_weights(*_):
         raise OSError(errno.ENOSPC, 'No space left on device')

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -88,8 +89,11 @@ def test_every_package_is_in_the_wheel():
 
 
 @pytest.fixture(scope='module')
-def installed(tmp_path_factory):
-    """The bin folder of a venv that holds the wheel and sees the libraries of this Python."""
+def installed(tmp_path_factory, release):
+    """The bin folder of a venv that holds the wheel and sees the libraries of this Python.
+
+    The wheel has the packaged model 'mini'.
+    """
     if int(version('setuptools').partition('.')[0]) < 77:
         pytest.skip('building the wheel needs setuptools 77 (extra test)')
     folder = tmp_path_factory.mktemp('installed')
@@ -99,6 +103,7 @@ def installed(tmp_path_factory):
     source.mkdir()
     for name in ('transformer_jax', 'configs', 'pyproject.toml', 'README.md', 'LICENSE'):
         subprocess.run(['cp', '-r', REPOSITORY / name, source], check=True)
+    shutil.copytree(release, source / 'transformer_jax' / 'pretrained' / 'mini')
     subprocess.run([*pip, *wheel, source], check=True)
     venv.create(folder / 'venv', symlinks=True)
     python = folder / 'venv' / 'bin' / 'python'
@@ -123,3 +128,5 @@ def test_the_wheel_runs_without_a_checkout(installed, tmp_path):
     assert 'num_heads=16' in output(installed / 'python', '-c', code)
     code = 'import transformer_jax; print(transformer_jax.__file__)'
     assert output(installed / 'python', '-c', code).startswith(str(installed.parent))
+    code = 'from transformer_jax.inference.load import load_trained as l; print(l("mini").steps)'
+    assert output(installed / 'python', '-c', code) == '[800]\n'

@@ -41,7 +41,7 @@ def config(folder, **changes):
 
 def test_a_config_gives_vocabulary_pairs_and_batches(folder):
     data = prepare(config(folder))
-    assert data.vocabulary.size == 290
+    assert data.vocabulary.sizes == (290, 290)
     assert (len(data.dev), len(data.test)) == (2, 3)
     assert len(data.store) + len(data.dev) + len(data.test) + data.store.empty == 91
     assert data.plan.batches_per_epoch > 1
@@ -74,8 +74,9 @@ def test_the_vocabulary_of_a_resumed_run_is_kept(folder):
 
 
 def test_a_given_vocabulary_file_is_used(folder, tmp_path):
-    prepare(config(folder, vocab_size=280)).vocabulary.save(tmp_path / 'given.model')
-    assert prepare(config(folder, vocabulary=str(tmp_path / 'given.model'))).vocabulary.size == 280
+    prepare(config(folder, vocab_size=280)).vocabulary.target.save(tmp_path / 'given.model')
+    given = config(folder, vocabulary=str(tmp_path / 'given.model'))
+    assert prepare(given).vocabulary.sizes == (280, 280)
 
 
 def test_a_vocabulary_of_other_languages_gives_a_warning(folder, caplog):
@@ -181,3 +182,34 @@ def test_a_pipe_in_the_cache_is_replaced_at_once(folder, caplog, entry):
     os.mkfifo(path)
     assert prepare(config(folder)).fingerprint == first.fingerprint
     assert 'not a regular file' in caplog.text
+
+
+def test_each_side_may_have_a_vocabulary_of_its_own_text(folder, monkeypatch):
+    given = config(folder, shared_vocabulary=False, vocab_size=275)
+    data = prepare(given)
+    source, target = data.vocabulary.source, data.vocabulary.target
+    assert (source.size, target.size) == (275, 275)
+    for ids, vocabulary, words in (
+        (data.store.source, source, 'the number '),
+        (data.store.target, target, 'le nombre '),
+    ):
+        line = ids.tokens[ids.offsets[0] : ids.offsets[1]]
+        assert vocabulary.decode(line.tolist()).startswith(words)
+    # Each has pieces of the words of its language, and not of those of the other.
+    assert len(source.encode(['the number'])[0]) < len(target.encode(['the number'])[0])
+    assert len(target.encode(['le nombre'])[0]) < len(source.encode(['le nombre'])[0])
+    monkeypatch.setattr(module.Vocabulary, 'train', None)  # the second time, from the cache
+    assert prepare(given).fingerprint == data.fingerprint
+
+
+def test_two_given_vocabulary_files_are_used(folder, tmp_path):
+    pair = prepare(config(folder, shared_vocabulary=False, vocab_size=275)).vocabulary
+    names = {'source_vocabulary': 'a.model', 'target_vocabulary': 'b.model'}
+    names = {field: str(tmp_path / name) for field, name in names.items()}
+    pair.source.save(names['source_vocabulary'])
+    pair.target.save(names['target_vocabulary'])
+    given = config(folder, shared_vocabulary=False, **names)
+    assert prepare(given).vocabulary.digest == pair.digest
+    os.remove(names['target_vocabulary'])
+    with pytest.raises(UserError, match=r"data\.target_vocabulary='.*b\.model' cannot be read"):
+        prepare(given)

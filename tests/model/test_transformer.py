@@ -16,6 +16,7 @@ from transformer_jax.model import (
     in_compute_dtype,
     padding_mask,
     parameter_count,
+    parameter_shapes,
     shift_right,
     transposed_kernels,
 )
@@ -216,6 +217,13 @@ def test_variants_have_the_expected_parameters():
     assert paper - count(d_v=3) == 6 * 2 * 8 * 2
 
 
+@pytest.mark.parametrize('changes', VARIANTS)
+def test_parameter_shapes_are_those_of_an_initialised_model(changes):
+    config = tiny(**{'num_layers': 3} | changes)
+    initial = shapes_of(Transformer(config, VOCAB), SOURCE, TARGET)['params']
+    assert parameter_shapes(config, VOCAB) == initial
+
+
 def test_parameters_are_float32_in_plain_dicts_whatever_the_compute_dtype():
     for dtype in ('float32', 'bfloat16'):
         shapes = shapes_of(Transformer(tiny(dtype=dtype), VOCAB), SOURCE, TARGET)
@@ -239,7 +247,8 @@ def test_kernels_in_the_compute_dtype_change_no_bit(changes):
     converted = {
         path[-1].key for path, x in jax.tree.leaves_with_path(params) if x.dtype == jnp.bfloat16
     }
-    assert converted == {'query', 'key', 'value', 'output', 'kernel'}
+    untied = {'output_embedding'} & {*params}
+    assert converted == {'query', 'key', 'value', 'output', 'kernel', *untied}
     found = jax.jit(module.apply)({'params': params}, SOURCE, TARGET)
     np.testing.assert_array_equal(found, logits(SOURCE, TARGET))
 

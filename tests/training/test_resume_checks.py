@@ -3,11 +3,15 @@
 import json
 import shutil
 
+import jax
+import numpy as np
 import pytest
 from tiny_run import tiny
 
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
+from transformer_jax.inference.load import load_trained
+from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import resume_checks, train
 from transformer_jax.training import run as runs
@@ -48,6 +52,19 @@ def test_the_origin_of_a_run_that_has_checkpoints_may_have_moved(uninterrupted, 
 
     train(config(uninterrupted, 6), tmp_path)
     assert train(config(tmp_path / 'gone', 9), tmp_path)['step'] == 9
+
+
+def test_a_release_folder_is_not_trained(release, tmp_path):
+    copy = shutil.copytree(release, tmp_path / 'mine')
+    refused(copy, r'is a release folder, .* choose another --workdir, .* \(train.init_from\)')
+
+
+def test_a_run_begins_with_the_weights_and_the_vocabulary_of_a_release(release):
+    config = tiny(train={'init_from': str(release)})
+    vocabulary, trained = resume_checks.inherited_vocabulary(config), load_trained(release)
+    assert vocabulary.digest == trained.vocabulary.digest
+    state = runs._first_state(config, vocabulary.sizes, make_mesh(config.mesh))
+    jax.tree.map(np.testing.assert_array_equal, state.params, trained.params)
 
 
 def test_an_exchanged_vocabulary_is_refused(uninterrupted, tmp_path):

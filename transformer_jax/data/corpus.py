@@ -54,6 +54,11 @@ def open_corpus(config: DataConfig) -> Corpus:
     """
     if config.corpus == 'phrasebook':
         return PhrasebookCorpus(config)
+    if config.corpus == 'none':
+        raise UserError(
+            "data.corpus='none' is for imported models: name the corpus to train on, for example "
+            "'files'."
+        )
     named, corpus = _open(config)
     for split in named.names:
         _check_not_empty(named, split)

@@ -14,6 +14,7 @@ from transformer_jax.data.corpus import Corpus, open_corpus
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.storage.cache import (
     cache_folder,
@@ -27,6 +28,7 @@ _logger = logging.getLogger('transformer_jax')
 # Increase this when a seed draws other segmentations: cached lengths depend on the draws.
 _DRAWS = 2
 _MAX_BYTE_FALLBACK_RATE = 0.05  # a higher rate suggests a vocabulary of other languages
+_SIDES = ('source', 'target')
 _SAMPLE = 1_000_000  # tokens of each side that are checked
 
 
@@ -35,7 +37,7 @@ class Data:
     """Everything a run reads.
 
     Attributes:
-      vocabulary: shared by both languages.
+      vocabulary: the vocabularies of both sides.
       store: the tokenised training pairs.
       plan: the batches of the training pairs.
       subword_sampler: segments sentences again in every batch; None takes the tokens of the store.
@@ -45,7 +47,7 @@ class Data:
       split_fingerprints: hex digests of 'dev' and of 'test'.
     """
 
-    vocabulary: Vocabulary
+    vocabulary: VocabularyPair
     store: TokenStore
     plan: BatchPlan
     subword_sampler: SubwordSampler | None
@@ -55,7 +57,7 @@ class Data:
     split_fingerprints: dict[str, str]
 
 
-def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
+def prepare(config: DataConfig, vocabulary: VocabularyPair | None = None) -> Data:
     """Open the corpus, train or load the vocabulary, tokenise, and plan the batches.
 
     Args:
@@ -70,12 +72,14 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
         return _prepare(config, vocabulary)
 
 
-def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
+def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
     corpus = open_corpus(config)
     make_folder(cache_folder(config.cache_dir))
     if vocabulary is None:
-        vocabulary = _vocabulary(config, corpus)
-    if config.subword_sampling and not vocabulary.can_sample:
+        vocabulary = _vocabularies(config, corpus)
+    sides = config.subword_sampling_sides
+    drawn = _SIDES if sides == 'both' else (sides,)
+    if config.subword_sampling and not all(getattr(vocabulary, x).can_sample for x in drawn):
         raise UserError(
             f'data.subword_sampling={config.subword_sampling} needs a vocabulary of BPE or unigram '
             'pieces, but this one has whole characters or words: set it to 0.'
@@ -93,13 +97,12 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     _warn_of_byte_fallback(config, store, vocabulary)
     subword_sampler, lengths = None, (store.source.lengths, store.target.lengths)
     if config.subword_sampling:
-        sides = config.subword_sampling_sides
         subword_sampler = SubwordSampler(
             store,
             vocabulary,
             rate=config.subword_sampling,
             seed=config.seed,
-            drawn=('source', 'target') if sides == 'both' else (sides,),
+            drawn=drawn,
         )
         lengths = _planned_lengths(config, name, subword_sampler)
     try:
@@ -133,10 +136,15 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     return Data(vocabulary, store, plan, subword_sampler, dev, test, fingerprint, splits)
 
 
-def _warn_of_byte_fallback(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
-    sides = (config.source_language, store.source), (config.target_language, store.target)
-    for language, (tokens, _) in sides:
-        rate = vocabulary.byte_fallback_rate(tokens[:_SAMPLE])
+def _warn_of_byte_fallback(
+    config: DataConfig, store: TokenStore, vocabulary: VocabularyPair
+) -> None:
+    sides = (
+        (config.source_language, vocabulary.source, store.source),
+        (config.target_language, vocabulary.target, store.target),
+    )
+    for language, side, (tokens, _) in sides:
+        rate = side.byte_fallback_rate(tokens[:_SAMPLE])
         if rate > _MAX_BYTE_FALLBACK_RATE:
             _logger.warning(
                 'The vocabulary has no pieces for many characters of %r: %.0f %% of its tokens are '
@@ -168,7 +176,7 @@ def _planned_lengths(
     except (OSError, ValueError, EOFError):
         _logger.warning('The cached lengths %s are damaged: drawing them again.', path)
     lengths = np.stack(
-        [subword_sampler.planned_lengths(side, config.max_length) for side in ('source', 'target')]
+        [subword_sampler.planned_lengths(side, config.max_length) for side in _SIDES]
     )
     content = io.BytesIO()  # np.save's own errors for a file lack the reason
     np.save(content, lengths)
@@ -177,11 +185,33 @@ def _planned_lengths(
     return lengths
 
 
-def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
+def _vocabularies(config: DataConfig, corpus: Corpus) -> VocabularyPair:
+    if config.source_vocabulary:
+        sides = (
+            Vocabulary.load(config.source_vocabulary, 'data.source_vocabulary'),
+            Vocabulary.load(config.target_vocabulary, 'data.target_vocabulary'),
+        )
+        try:
+            return VocabularyPair(*sides)
+        except ValueError as error:
+            raise UserError(
+                f'data.source_vocabulary={config.source_vocabulary!r} does not go with '
+                f'data.target_vocabulary={config.target_vocabulary!r}: {error}'
+            ) from error
+    if not config.shared_vocabulary:
+        return VocabularyPair(*(_trained_vocabulary(config, corpus, side) for side in _SIDES))
     if config.vocabulary:
-        return Vocabulary.load(config.vocabulary)
+        vocabulary = Vocabulary.load(config.vocabulary)
+    else:
+        vocabulary = _trained_vocabulary(config, corpus)
+    return VocabularyPair(vocabulary, vocabulary)
+
+
+def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = None) -> Vocabulary:
+    """Return the vocabulary of one side, or of both, from the cache if it is there."""
     settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
-    name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *map(str, settings)])}.model'
+    kind = [*map(str, settings), *([side] if side else [])]
+    name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *kind])}.model'
     path = cache_folder(config.cache_dir) / name
     if os.path.exists(path):
         try:
@@ -193,9 +223,13 @@ def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
                 first_line(error),
             )
     make_folder(path.parent)  # before training, to fail early
-    _logger.info('Training a vocabulary of %s pieces.', f'{config.vocab_size:,}')
+    what = f'the {side} vocabulary' if side else 'a vocabulary'
+    _logger.info('Training %s of %s pieces.', what, f'{config.vocab_size:,}')
+    pairs = corpus.pairs('train')
     vocabulary = Vocabulary.train(
-        itertools.chain.from_iterable(corpus.pairs('train')),
+        (pair[_SIDES.index(side)] for pair in pairs)
+        if side
+        else itertools.chain.from_iterable(pairs),
         size=config.vocab_size,
         character_coverage=config.character_coverage,
         normalization=config.normalization,

@@ -19,6 +19,7 @@ _ACTIVATIONS = {
     'relu': nn.relu,
     'gelu': functools.partial(nn.gelu, approximate=False),
     'swish': nn.swish,
+    'quick_gelu': lambda x: x * nn.sigmoid(1.702 * x),
 }
 
 
@@ -77,7 +78,7 @@ class FeedForward(nn.Module):
     Attributes:
       d_ff: F, the inner width.
       dtype: dtype of the matrix products.
-      activation: 'relu' (the paper), 'gelu' or 'swish'.
+      activation: as in `ModelConfig`.
       dropout_rate: dropout after the activation; the paper has none.
       layout: where weights and the inner activations lie on the devices.
     """

@@ -8,7 +8,10 @@ from typing import Any
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, user_path
+from transformer_jax.storage.pretrained import another_model, model_folder
+from transformer_jax.storage.release import read_release
 from transformer_jax.storage.workdir import SavedRun, Workdir
 from transformer_jax.training.metrics_writer import read_metrics
 
@@ -21,6 +24,11 @@ def load_saved_run(folder: Workdir, config: Config) -> SavedRun | None:
     Raises:
       UserError: if it is not the run of `config`.
     """
+    if read_release(folder) is not None:
+        raise UserError(
+            f'workdir={str(folder.path)!r} is a release folder, whose weights stay as they are: '
+            'choose another --workdir, which may start from these weights (train.init_from).'
+        )
     average = folder.read_average()
     if average is not None:
         raise UserError(
@@ -125,8 +133,8 @@ def check_checkpoints_remain(folder: Workdir, config: Config, saved: SavedRun | 
 
 def required_vocabulary(
     folder: Workdir, config: Config, saved: SavedRun | None
-) -> Vocabulary | None:
-    """Return the vocabulary that the run has to use; None if the data decide.
+) -> VocabularyPair | None:
+    """Return the vocabularies that the run has to use; None if the data decide.
 
     Raises:
       UserError: if the folder, the config and train.init_from contradict each other.
@@ -136,38 +144,42 @@ def required_vocabulary(
     return inherited_vocabulary(config)
 
 
-def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabulary:
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> VocabularyPair:
+    vocabulary = VocabularyPair.load(folder.path)
     if saved.vocabulary_digest not in (None, vocabulary.digest):
         raise UserError(
             f'{str(folder.vocabulary)!r} is not the vocabulary that the run was trained with: '
             'restore that one, or choose another --workdir.'
         )
-    named = config.data.vocabulary
-    # If the named file is gone, the copy in the folder is enough.
-    if (
-        named
-        and os.path.exists(user_path(named, 'data.vocabulary'))
-        and Vocabulary.load(named).digest != vocabulary.digest
+    for name, own in (
+        ('vocabulary', vocabulary.target),
+        ('source_vocabulary', vocabulary.source),
+        ('target_vocabulary', vocabulary.target),
     ):
-        raise UserError(
-            f'data.vocabulary={named!r} is not the vocabulary that the run in '
-            f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
-        )
+        field, named = f'data.{name}', getattr(config.data, name)
+        # If the named file is gone, the copy in the folder is enough.
+        if (
+            named
+            and os.path.exists(user_path(named, field))
+            and Vocabulary.load(named, field).digest != own.digest
+        ):
+            raise UserError(
+                f'{field}={named!r} is not the vocabulary that the run in '
+                f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
+            )
     return vocabulary
 
 
-def inherited_vocabulary(config: Config) -> Vocabulary | None:
-    """Return the vocabulary of train.init_from, whose weights have to fit the config."""
+def inherited_vocabulary(config: Config) -> VocabularyPair | None:
+    """Return the vocabularies of train.init_from, whose weights have to fit the config."""
     origin = config.train.init_from
     if not origin:
         return None
-    folder = Workdir(origin, 'train.init_from')
+    folder = model_folder(origin, 'train.init_from')
+    is_release = read_release(folder) is not None
     saved = folder.read_run()
-    if saved is None or not folder.has_checkpoints():
-        raise UserError(
-            f'train.init_from={origin!r} holds no trained model: name the folder of a trained run.'
-        )
+    if saved is None or not (is_release or folder.has_checkpoints()):
+        raise UserError(f'train.init_from={origin!r} holds no trained model: {another_model()}.')
     differences = config.model_differences(saved.config)
     if differences:
         raise UserError(
@@ -175,11 +187,11 @@ def inherited_vocabulary(config: Config) -> Vocabulary | None:
             f'(now against there: {"; ".join(differences)}): '
             'give these fields the values they have there, or start from another folder.'
         )
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
-    if vocabulary.size != config.data.vocab_size:
+    vocabulary = VocabularyPair.load(folder.path, field='vocabulary of train.init_from')
+    if {*vocabulary.sizes} != {config.data.vocab_size}:
         _logger.info(
             'The vocabulary is that of train.init_from: %s pieces, not data.vocab_size=%s.',
-            f'{vocabulary.size:,}',
+            vocabulary.sizes,
             f'{config.data.vocab_size:,}',
         )
     return vocabulary

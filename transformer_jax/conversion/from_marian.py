@@ -1,0 +1,388 @@
+"""Imports models of Marian itself (https://marian-nmt.github.io) from their folders.
+
+decoder.yml                 names the files and the settings of the search; optional
+model.npz                   the arrays, and the options of the model in YAML
+vocab.yml, vocab.json       pieces and their ids, with source.spm and target.spm beside it
+vocab.spm                   or instead: SentencePiece models
+"""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from transformer_jax.config import DecodeConfig, ModelConfig
+from transformer_jax.conversion.gate import compare
+from transformer_jax.conversion.imported import (
+    MAX_EXTRA_LENGTH,
+    NEVER,
+    Embeddings,
+    Imported,
+    Options,
+    Reader,
+    config_of,
+    plan_layers,
+)
+from transformer_jax.conversion.peer_pymarian import PymarianPeer
+from transformer_jax.conversion.piece_tables import Side, TableSide, joined, read_spm, read_table
+from transformer_jax.data.table_vocabulary import UNKNOWN
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.errors import UserError, first_line, listing, shown
+from transformer_jax.storage.files import open_regular, read_regular
+
+_OPTIONS = 'special:model.yml'
+_BIAS = 'decoder_ff_logit_out_b'
+# Options with other values give the model other layers; the value if an option is missing.
+_REQUIRED: dict[str, tuple[Any, ...]] = {
+    'type': ('transformer',),
+    'transformer-preprocess': ('',),
+    'transformer-postprocess': ('dan', 'an'),
+    'transformer-postprocess-emb': ('d', ''),
+    'transformer-postprocess-top': ('',),
+    'transformer-decoder-autoreg': ('self-attention',),
+    'transformer-ffn-depth': (2,),
+    'transformer-decoder-ffn-depth': (0, 2),
+    'transformer-attention-mask': ('default',),
+    'transformer-tied-layers': ([],),
+    'input-types': ([], ['sequence', 'sequence']),
+    **dict.fromkeys(
+        (
+            'layer-normalization',
+            'right-left',
+            'transformer-disable-position-embeddings',
+            'transformer-no-affine',
+            'transformer-no-bias',
+            'transformer-no-projection',
+            'transformer-pool',
+            'transformer-rnn-projection',
+            'transformer-train-position-embeddings',
+            'ulr',
+        ),
+        (False,),
+    ),
+}
+# Marian's gelu is x * sigmoid(1.702 x).
+_ACTIVATIONS = {'swish': 'swish', 'relu': 'relu', 'ReLU': 'relu', 'gelu': 'quick_gelu'}
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is a model of Marian: its folder, or its model.npz or decoder.yml."""
+    if path.is_dir():
+        return any(path.glob('*.npz')) or any(path.glob('*decoder.yml'))
+    return path.suffix in ('.npz', '.yml') and path.is_file()
+
+
+def read_model(path: Path) -> Imported:
+    """Return a model; the arrays of its layers are read later, one by one.
+
+    Args:
+      path: of the folder, or of its model.npz or decoder.yml.
+
+    Raises:
+      UserError: if the folder is not complete, or its model is of another kind.
+    """
+    folder = path if path.is_dir() else path.parent
+    settings = _settings(path)
+    arrays_path = _arrays_path(path, settings)
+    file = NpzFile(arrays_path)
+    options = Options(file.options, f'{arrays_path}: {_OPTIONS}')
+    model = _model_config(options)
+    sizes = options.values.get('dim-vocabs')
+    if not isinstance(sizes, list) or len(sizes) != 2 or {type(size) for size in sizes} != {int}:
+        raise UserError(
+            f'{options.file!r} has dim-vocabs={shown(sizes)}, and only models with a source and a '
+            'target can be imported.'
+        )
+    sides, vocabulary = _vocabularies(folder, settings, sizes)
+    reader = Reader(file, arrays_path)
+    embeddings = _embeddings(reader, options, sides, model.d_model)
+    model = embeddings.configured(model)
+    layers = plan_layers(reader, model, lambda place: place.marian, rows_are_outputs=False)
+    reader.check_complete(lambda name: name.startswith('special:'))
+
+    def arrays() -> Iterator[tuple[str, np.ndarray]]:
+        yield from embeddings.parameters()
+        yield from layers()
+
+    return Imported(
+        config_of(
+            model,
+            _decode_config(settings),
+            (None, None),
+            folder.name,
+            vocabulary,
+            shared=sides[0] is sides[1],
+        ),
+        vocabulary,
+        arrays(),
+        sides,
+        f'Its weights are those of the Marian model {arrays_path.name}.',
+    )
+
+
+def import_model(
+    path: Path, folder: Path, *, check: bool = False, license: str = '', data_note: str = ''
+) -> str:
+    """Write a model of Marian as a release folder.
+
+    Args:
+      path: as for `read_model`.
+      folder: an empty folder.
+      check: whether to compare it with pymarian.
+      license: SPDX name of the licence, for the card.
+      data_note: text about the training data, for the card.
+
+    Returns:
+      What was found, for people.
+    """
+    peer = peer_of(path) if check else None
+    name = (path if path.is_dir() else path.parent).resolve().name
+    found = read_model(path).write(folder, name, license, data_note)
+    return found if peer is None else f'{found}\n{compare(folder, peer)}'
+
+
+class NpzFile:
+    """The arrays of a model.npz.
+
+    Attributes:
+      options: the model's options.
+      shapes: shape of each array, by name.
+    """
+
+    def __init__(self, path: Path):
+        """Open a file.
+
+        Raises:
+          UserError: if it cannot be read.
+        """
+        try:
+            with open_regular(path):  # opening a pipe would wait for its writer
+                pass
+            self._file = np.load(path, allow_pickle=False)
+            self.shapes, types = {}, set()
+            for name in self._file.files:
+                self.shapes[name], dtype = _header(self._file, name)
+                types |= {dtype} if name != _OPTIONS else set()
+            text = self._file[_OPTIONS].astype(np.uint8).tobytes().rstrip(b'\0').decode()
+            self.options = yaml.safe_load(text)
+            if not isinstance(self.options, dict):
+                raise ValueError(f'{_OPTIONS} has no options')
+        except KeyError as error:
+            raise UserError(
+                f'{str(path)!r} has no {_OPTIONS}: it is no model of Marian.'
+            ) from error
+        except (OSError, ValueError, zipfile.BadZipFile, yaml.YAMLError) as error:
+            raise UserError(
+                f'{str(path)!r} cannot be read as a model.npz ({first_line(error)}): get the model '
+                'again.'
+            ) from error
+        if types - {np.dtype(np.float32), np.dtype(np.float16)}:
+            raise UserError(
+                f'{str(path)!r} has arrays of {listing(map(str, types))}: import the model from '
+                'before it was quantised.'
+            )
+
+    def read(self, name: str) -> np.ndarray:
+        """Return an array in float32."""
+        return self._file[name].astype(np.float32, copy=False)
+
+
+def _header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Return shape and dtype of an array without reading it."""
+    with file.zip.open(f'{name}.npy') as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    return shape, dtype
+
+
+def _settings(path: Path) -> Options:
+    """Return the content of decoder.yml; nothing if there is none."""
+    if path.is_dir():
+        named = sorted(path.glob('decoder.yml')) or sorted(path.glob('*.decoder.yml'))
+        if len(named) > 1:
+            raise UserError(
+                f'--from={str(path)!r} has several decoder files ({listing(x.name for x in named)}'
+                '): name one of them with --from.'
+            )
+        file = named[0] if named else path / 'decoder.yml'
+    else:
+        file = path if path.suffix == '.yml' else path.with_name(f'{path.name}.decoder.yml')
+    try:
+        values = yaml.safe_load(read_regular(file))
+    except FileNotFoundError:
+        values = {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(
+            f'{str(file)!r} cannot be read ({first_line(error)}): get the file again.'
+        ) from error
+    if not isinstance(values, dict):
+        raise UserError(f'{str(file)!r} has no settings: get the file again.')
+    return Options(values, file)
+
+
+def _inside(folder: Path, name: Any) -> Path:
+    """Return a file of the folder that a decoder.yml names, whose folders are another machine's."""
+    return folder / Path(str(name)).name
+
+
+def _arrays_path(path: Path, settings: Options) -> Path:
+    if path.suffix == '.npz' and not path.is_dir():
+        return path
+    folder = path if path.is_dir() else path.parent
+    named = settings.values.get('models')
+    found = [_inside(folder, name) for name in named] if isinstance(named, list) else []
+    found = found or sorted(x for x in folder.glob('*.npz') if '.optimizer.' not in x.name)
+    if len(found) != 1:
+        raise UserError(
+            f'--from={str(path)!r} has {len(found)} models ({listing(x.name for x in found)}): '
+            'name one model.npz with --from; several can be used together as an ensemble.'
+        )
+    return found[0]
+
+
+def _model_config(options: Options) -> ModelConfig:
+    for name, allowed in _REQUIRED.items():
+        options.require(name, allowed, allowed[0])
+    layers, inner = options.number('enc-depth'), options.number('transformer-dim-ffn')
+    options.require('dec-depth', [layers], layers)
+    options.require('transformer-decoder-dim-ffn', [0, inner], 0)
+    activation = options.require('transformer-ffn-activation', list(_ACTIVATIONS), 'swish')
+    return ModelConfig(
+        num_layers=layers,
+        d_model=options.number('dim-emb'),
+        d_ff=inner,
+        num_heads=options.number('transformer-heads'),
+        activation=_ACTIVATIONS[activation],
+        attention_bias=True,
+        output_bias=True,
+        norm_epsilon=1e-9,
+        positions='sinusoidal_marian',
+    )
+
+
+def _vocabulary_paths(folder: Path, settings: Options) -> list[Path]:
+    named = settings.values.get('vocabs')
+    if isinstance(named, list) and len(named) == 2:
+        paths = [_inside(folder, name) for name in named]
+    else:
+        found = sorted(folder.glob('*vocab*.yml')) + sorted(folder.glob('*vocab*.spm'))
+        if len(found) != 1:
+            raise UserError(
+                f'{str(folder)!r} has no decoder.yml that names the two vocabularies, and '
+                f'{len(found)} files like *vocab*.yml: get the decoder.yml of the model.'
+            )
+        paths = found * 2
+    return paths
+
+
+def _vocabularies(
+    folder: Path, settings: Options, sizes: list[int]
+) -> tuple[list[Side], VocabularyPair]:
+    paths = _vocabulary_paths(folder, settings)
+    same = paths[0] == paths[1]
+    if all(path.suffix == '.spm' for path in paths):
+        return _sentencepiece(paths, sizes)
+    for path in paths:
+        if path.suffix not in ('.yml', '.yaml', '.json'):
+            raise UserError(
+                f'{str(path)!r} is a vocabulary of another kind: only .yml, .json and .spm can be '
+                'imported.'
+            )
+    source = TableSide(read_table(paths[0]), sizes[0], paths[0])
+    target = source if same else TableSide(read_table(paths[1]), sizes[1], paths[1])
+    sides = [source, target]
+    return sides, joined(sides, folder)
+
+
+def _sentencepiece(paths: list[Path], sizes: list[int]) -> tuple[list[Side], VocabularyPair]:
+    """Return the vocabularies where ids are those of SentencePiece."""
+    vocabularies, sides = [], []
+    for path, size in zip(paths, sizes, strict=True):
+        try:
+            vocabulary = Vocabulary(read_spm(path))
+            if vocabulary.size != size + 1:  # padding comes in addition
+                raise ValueError(
+                    f'of {vocabulary.size - 1:,} pieces, but the model has {size:,} embeddings'
+                )
+        except ValueError as error:
+            raise UserError(f'{str(path)!r} is {error}: get the file again.') from error
+        vocabularies.append(vocabulary)
+        sides.append(Side(size))
+    if paths[0] == paths[1]:
+        vocabularies, sides = vocabularies[:1] * 2, sides[:1] * 2
+    try:
+        return sides, VocabularyPair(*vocabularies)
+    except ValueError as error:
+        raise UserError(f'{str(paths[1])!r} cannot be used: {error}') from error
+
+
+def _embeddings(reader: Reader, options: Options, sides: list[Side], d_model: int) -> Embeddings:
+    tied_all = options.values.get('tied-embeddings-all') is True
+    both = tied_all or options.values.get('tied-embeddings-src') is True
+    names = dict.fromkeys(('source', 'target', 'output'), 'Wemb')
+    if not both:
+        names = {'source': 'encoder_Wemb', 'target': 'decoder_Wemb', 'output': 'decoder_Wemb'}
+    if not (tied_all or options.values.get('tied-embeddings') is True):
+        output = 'decoder_ff_logit_out_W'
+        names['output'] = f'{output}t' if reader.has(f'{output}t') else output
+    rows = {use: side.size for use, side in zip(names, (*sides, sides[1]), strict=True)}
+    for use, name in names.items():
+        shape = (rows[use], d_model)
+        reader.plan(name, shape[::-1] if name.endswith('_W') else shape)
+
+    def read(name: str) -> np.ndarray:
+        array = reader.read(name)
+        return array.T if name.endswith('_W') else array
+
+    bias = np.zeros(sides[1].size, np.float32)
+    if options.values.get('output-omit-bias') is not True:
+        reader.plan(_BIAS, (1, len(bias)))
+        bias = reader.read(_BIAS)[0]
+    embeddings = Embeddings.read(read, names, sides, bias)
+    embeddings.bias[0] = NEVER  # Marian has no padding
+    return embeddings
+
+
+def _decode_config(settings: Options) -> DecodeConfig:
+    length_penalty = settings.values.get('normalize', 0)
+    if length_penalty is True:
+        length_penalty = 1
+    settings.require('word-penalty', [0, 0.0], 0)
+    return DecodeConfig(
+        beam_size=settings.number('beam-size', 6),
+        length_norm='power',
+        length_penalty=float(length_penalty),
+        suppress_tokens='' if settings.values.get('allow-unk') is True else UNKNOWN,
+        max_extra_length=MAX_EXTRA_LENGTH,
+        average_checkpoints=1,
+    )
+
+
+def peer_of(path: Path) -> PymarianPeer:
+    """Return Marian with a model, to compare an import with.
+
+    Args:
+      path: as for `read_model`.
+    """
+    folder = path if path.is_dir() else path.parent
+    settings = _settings(path)
+    vocabularies = _vocabulary_paths(folder, settings)
+    decode = _decode_config(settings)
+    models = [
+        read_spm(path if path.suffix == '.spm' else folder / name)
+        for path, name in zip(vocabularies, ('source.spm', 'target.spm'), strict=True)
+    ]
+    return PymarianPeer(
+        _arrays_path(path, settings),
+        vocabularies,
+        models,
+        length_penalty=decode.length_penalty,
+        allow_unknown=not decode.suppress_tokens,
+    )
