@@ -17,6 +17,7 @@ _COMMANDS = {
     'evaluate': 'score a trained model: BLEU, chrF, loss and perplexity',
     'score': 'score given translations with their log-probabilities',
     'average': 'write a model that is the mean of checkpoints',
+    'convert': 'write a model for other programs, or import one of theirs',
     'paper': "print Table 3 of the paper with this package's parameter counts",
     'benchmark': 'measure training and decoding',
 }

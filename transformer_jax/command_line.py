@@ -37,6 +37,8 @@ __all__ = [
     'add_model_flags',
     'add_output_flags',
     'add_search_flags',
+    'add_steps_flag',
+    'checkpoint_steps',
     'model_options',
     'module_of',
     'print_result',
@@ -183,7 +185,8 @@ def add_model_flags(parser: Parser) -> None:
         '--workdir',
         required=True,
         action='append',
-        help='folder of a trained run; give it several times for an ensemble of models with one '
+        help='folder of a trained run or of a release, or name of a model of the package; give it '
+        'several times for an ensemble of models with one '
         'vocabulary, which searches with the settings of the first',
     )
     parser.add_argument(
@@ -205,6 +208,36 @@ def add_checkpoint_flags(parser: Parser) -> None:
         choices=('latest', 'best'),
         help='which checkpoints to average (default: from the config)',
     )
+
+
+def add_steps_flag(parser: Parser) -> None:
+    """Add --steps, in place of the flags of `add_checkpoint_flags`; `checkpoint_steps` reads it."""
+    parser.add_argument('--steps', help='steps of the checkpoints, for example 800,900,1000')
+
+
+def checkpoint_steps(flags: argparse.Namespace) -> list[int] | None:
+    """Return the steps of --steps, or None without it.
+
+    Raises:
+      UserError: if they cannot be read, or other flags choose checkpoints too.
+    """
+    text = flags.steps
+    if text is None:
+        return None
+    if flags.checkpoints is not None or flags.average is not None:
+        raise UserError(
+            f'--steps={text!r} already chooses the checkpoints: leave out --checkpoints and '
+            '--average.'
+        )
+    if not re.fullmatch(r'\d{1,18}(,\d{1,18})*', text):
+        raise UserError(
+            f'--steps={text[:80]!r} must be steps with commas between them, for example '
+            '800,900,1000.'
+        )
+    steps = [int(step) for step in text.split(',')]
+    if len(set(steps)) < len(steps):
+        raise UserError(f'--steps={text!r} has a step twice: name each once.')
+    return steps
 
 
 def model_options(flags: argparse.Namespace) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
-from transformer_jax.storage.workdir import Workdir
+from transformer_jax.storage.pretrained import model_folder
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
@@ -123,7 +123,10 @@ def _search_text(decode: DecodeConfig, flags: Namespace, sampling: 'Sampling | N
 
 
 def _models_text(translator: 'Translator', ensemble: str) -> str:
-    means = '; '.join(f'mean of steps {steps}' for steps in translator.all_steps)
+    means = '; '.join(
+        f'mean of steps {steps}' if steps else 'none, imported weights'
+        for steps in translator.all_steps
+    )
     if len(translator.all_steps) == 1:
         return f'checkpoints  {means}'
     return f'checkpoints  ensemble of {len(translator.all_steps)} models by {ensemble}: {means}'
@@ -156,7 +159,7 @@ def _parser() -> command_line.Parser:
 
 def _read_own_set(workdir: str, translator: 'Translator', split: str) -> list[Sequence[str]]:
     """Return sources and references of a set of the run, if the set has not changed."""
-    fingerprint = Workdir(workdir).read_run().split_fingerprints.get(split)
+    fingerprint = model_folder(workdir).read_run().split_fingerprints.get(split)
     if fingerprint is None:
         raise UserError(
             f'workdir={workdir!r} has a config.json without a fingerprint of its {split} set, so '

@@ -100,8 +100,8 @@ class Translator:
         """Load a trained model from its work directory, or an ensemble from several.
 
         Args:
-          workdir: folder of the run, or a list of folders. The settings of the first one's search
-            are used.
+          workdir: folder of the run, or a release folder, or the name of a model of the package; or
+            a list of them. The settings of the first one's search are used.
           checkpoints: number of checkpoints to average; None takes the run's
             decode.average_checkpoints.
           average: 'latest' averages the latest checkpoints, 'best' those with the highest dev BLEU;

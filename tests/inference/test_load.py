@@ -129,7 +129,7 @@ def test_weights_that_the_config_does_not_have_are_refused_by_name(workdir, tmp_
     manager = Checkpoints(run / 'checkpoints')
     manager.save_weights(120, weights | {'more': np.zeros(2, np.float32)})
     manager.close()
-    with pytest.raises(UserError, match='its checkpoints, which have more as well'):
+    with pytest.raises(UserError, match="its checkpoints: there is 'more' as well"):
         Translator.load(run)
 
 

@@ -13,8 +13,9 @@ class TrainConfig:
     Attributes:
       steps: optimizer steps; at most 2,147,483,647.
       seed: seed of the initial parameters and of dropout; at most 4,294,967,295.
-      init_from: folder of a trained run, or of averaged weights, to fine-tune. This run starts from
-        its averaged weights and takes over its vocabulary. Empty means random weights.
+      init_from: model to fine-tune: folder of a trained run, of averaged weights or of a release,
+        or name of a model of the package. This run starts from its averaged weights and takes over
+        its vocabulary. Empty means random weights.
       log_every: steps between lines in metrics.jsonl; log_every * data.tokens_per_batch is at most
         2,147,483,647.
       eval_every: steps between evaluations on dev, a multiple of checkpoint_every; at most

@@ -1,7 +1,7 @@
 """Reads a trained model: config, vocabulary and the mean of its checkpoints."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,10 @@ from transformer_jax.config import Config
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
-from transformer_jax.storage.workdir import Workdir
+from transformer_jax.storage.pretrained import another_model, model_folder
+from transformer_jax.storage.release import WEIGHTS, read_release
+from transformer_jax.storage.weights import WeightsFile
+from transformer_jax.storage.workdir import SavedRun, Workdir
 
 
 class TrainedModel(NamedTuple):
@@ -21,7 +24,7 @@ class TrainedModel(NamedTuple):
       config: config of its run.
       vocabulary: vocabulary of both languages.
       params: the mean of its checkpoints' parameters, nested dicts of NumPy arrays.
-      steps: steps of these checkpoints.
+      steps: steps of these checkpoints; may be empty for a release folder.
     """
 
     config: Config
@@ -41,7 +44,7 @@ def load_trained(
     """Read a trained model from its work directory.
 
     Args:
-      workdir: folder of the run.
+      workdir: folder of the run, release folder, or name of a model of the package.
       checkpoints: number of checkpoints to average; None takes the config's.
       average: 'latest' or 'best' checkpoints; None takes the config's choice.
       steps: steps of the checkpoints to average; excludes `checkpoints` and `average`.
@@ -50,18 +53,21 @@ def load_trained(
     Raises:
       UserError: if the folder holds no trained model, or a part of it cannot be used.
     """
+    folder = model_folder(workdir, field)
+    folder.check_path()
+    if read_release(folder) is not None:
+        chosen = {'checkpoints': checkpoints, 'average': average, 'steps': steps}
+        return _load_release(folder, chosen)
     # Importing orbax takes seconds.
     from transformer_jax.checkpointing import averaging
     from transformer_jax.checkpointing.average_choice import CheckpointChoice
     from transformer_jax.checkpointing.manager import Checkpoints
 
-    folder = Workdir(workdir, field)
-    folder.check_path()
     saved = folder.read_run()
     if saved is None or not (folder.has_checkpoints() or os.path.isdir(folder.checkpoints)):
         raise UserError(
             f'{folder} holds no trained model: '
-            'train one there first (python -m transformer_jax.main), or name another folder.'
+            f'train one there first (python -m transformer_jax.main), or {another_model()}.'
         )
     config = saved.config
     choice = CheckpointChoice(checkpoints, average, steps)
@@ -83,14 +89,24 @@ def load_trained(
         choice.warn_of_fewer(used, config.train)
     finally:
         manager.close()
-    _check_weights(folder, config, weights, used)
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
-    trained_with = saved.vocabulary_digest or vocabulary.digest
-    if vocabulary.digest != trained_with or vocabulary.size != len(weights['embedding']):
-        raise UserError(
-            f'{str(folder.vocabulary)!r} is not the vocabulary with which the model was trained: '
-            'restore the vocabulary of this run.'
-        )
+    found = named_parameters(weights)
+    size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
+    _check_shapes(
+        {name: (x.shape, str(x.dtype)) for name, x in found.items()},
+        named_parameters(parameter_shapes(config.model, size)),
+        f'{folder} has a config.json that does not fit its checkpoints',
+        'restore the config.json of this run.',
+    )
+    for name, array in found.items():
+        if not np.isfinite(array).all():
+            raise UserError(
+                f'{folder}: {name} has values that are not finite in the mean of checkpoints '
+                f'{used}: choose others (--checkpoints, --average), or train a new run '
+                'with a lower optimizer.learning_rate_scale.'
+            )
+    vocabulary = _load_vocabulary(folder, saved)
+    if vocabulary.size != size:
+        raise _wrong_vocabulary(folder)
     mean = folder.read_average()
     return TrainedModel(config, vocabulary, weights, used if mean is None else mean['steps'])
 
@@ -99,7 +115,7 @@ def load_ensemble(workdirs: Sequence[str | os.PathLike[str]], **options: Any) ->
     """Read several trained models of one vocabulary.
 
     Args:
-      workdirs: folder of each run.
+      workdirs: folder or name of each model.
       **options: as for `load_trained`.
 
     Raises:
@@ -115,36 +131,99 @@ def load_ensemble(workdirs: Sequence[str | os.PathLike[str]], **options: Any) ->
     return models
 
 
-def _check_weights(folder: Workdir, config: Config, weights: Any, steps: list[int]) -> None:
-    """Raise a UserError if the weights do not fit the config's model or are not finite."""
+def named_parameters(params: Any) -> dict[str, Any]:
+    """Return the leaves of nested dicts of parameters by their paths, for example 'a/b/c'."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {_name(path): x for path, x in leaves}
 
-    def by_name(tree: Any) -> dict[str, Any]:
-        leaves = jax.tree_util.tree_leaves_with_path(tree)
-        return {jax.tree_util.keystr(k, simple=True, separator='/'): x for k, x in leaves}
 
-    found = by_name(weights)
-    # `load_trained` compares the number of embeddings with the vocabulary.
-    size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
-    for name, wanted in by_name(parameter_shapes(config.model, size)).items():
-        there = found.pop(name, None)
-        is_there = 'is missing' if there is None else f'is {there.dtype} {list(there.shape)}'
-        if there is None or (there.shape, there.dtype) != (wanted.shape, wanted.dtype):
+def _load_release(folder: Workdir, chosen: Mapping[str, Any]) -> TrainedModel:
+    """Read a model from a release folder; see `load_trained`."""
+    for name, value in chosen.items():
+        if value is not None:
             raise UserError(
-                f'{folder} has a config.json that does not fit its checkpoints: {name} {is_there} '
-                f'and should be {wanted.dtype} {list(wanted.shape)}; restore the config.json of '
-                'this run.'
+                f'{name}={value!r} chooses among the checkpoints of a run, but {folder} is a '
+                'release folder, which has one set of weights: leave it out.'
             )
-        if not np.isfinite(there).all():
-            raise UserError(
-                f'{folder}: {name} has values that are not finite in the mean of checkpoints '
-                f'{steps}: choose others (--checkpoints, --average), or train a new run '
-                'with a lower optimizer.learning_rate_scale.'
-            )
-    if found:
-        raise UserError(
-            f'{folder} has a config.json that does not fit its checkpoints, which have '
-            f'{next(iter(found))} as well: restore the config.json of this run.'
+    release, saved = read_release(folder), folder.read_run()
+    vocabulary = _load_vocabulary(folder, saved)
+    shapes = parameter_shapes(saved.config.model, vocabulary.size)
+    remedy = 'get the folder again.'
+    try:
+        file = WeightsFile(folder.path / WEIGHTS)
+        # Arrays of bfloat16 are read as float32. Nothing is read before all sizes are checked.
+        of_file = {
+            name: dtype.replace('bfloat16', 'float32') for name, dtype in file.dtypes.items()
+        }
+        _check_shapes(
+            {name: (shape, of_file[name]) for name, shape in file.shapes.items()},
+            named_parameters(shapes),
+            f'{folder} has a {WEIGHTS} that does not fit its config.json and vocabulary',
+            remedy,
         )
+        params = jax.tree_util.tree_map_with_path(lambda path, _: file.read(_name(path)), shapes)
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(
+            f'{folder} is a release folder without a readable {WEIGHTS} ({error.strerror}): '
+            f'{remedy}'
+        ) from error
+    except ValueError as error:
+        raise UserError(f'{folder} has a damaged {WEIGHTS} ({error}): {remedy}') from error
+    for name, array in named_parameters(params).items():
+        if not np.isfinite(array).all():
+            raise UserError(
+                f'{folder}: {name} in {WEIGHTS} has values that are not finite: {remedy}'
+            )
+    return TrainedModel(saved.config, vocabulary, params, release.steps)
+
+
+def _load_vocabulary(folder: Workdir, saved: SavedRun) -> Vocabulary:
+    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+    if saved.vocabulary_digest not in (None, vocabulary.digest):
+        raise _wrong_vocabulary(folder)
+    return vocabulary
+
+
+def _wrong_vocabulary(folder: Workdir) -> UserError:
+    return UserError(
+        f'{str(folder.vocabulary)!r} is not the vocabulary with which the model was trained: '
+        'restore the vocabulary of this run.'
+    )
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    """Return the name of a parameter at a path of nested dicts, for example 'a/b/c'."""
+    return jax.tree_util.keystr(path, simple=True, separator='/')
+
+
+def _check_shapes(
+    found: Mapping[str, tuple[tuple[int, ...], str]],
+    wanted: Mapping[str, jax.ShapeDtypeStruct],
+    problem: str,
+    remedy: str,
+) -> None:
+    """Raise a UserError unless arrays have the wanted names, shapes and dtypes.
+
+    Args:
+      found: shape and dtype by name.
+      wanted: what the config's model has.
+      problem: beginning of the message.
+      remedy: end of the message.
+    """
+    for name, like in wanted.items():
+        should = f'{like.dtype} {list(like.shape)}'
+        if name not in found:
+            raise UserError(f'{problem}: {name} is missing and should be {should}; {remedy}')
+        shape, dtype = found[name]
+        if (shape, dtype) != (like.shape, str(like.dtype)):
+            raise UserError(
+                f'{problem}: {name} is {dtype} {list(shape)} and should be {should}; {remedy}'
+            )
+    for name in found:
+        if name not in wanted:
+            raise UserError(f'{problem}: there is {name!r:.100} as well; {remedy}')
 
 
 def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:

@@ -9,6 +9,8 @@ from transformer_jax.config import Config, DataConfig
 from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError, user_path
+from transformer_jax.storage.pretrained import another_model, model_folder
+from transformer_jax.storage.release import read_release
 from transformer_jax.storage.workdir import SavedRun, Workdir
 from transformer_jax.training.metrics_writer import read_metrics
 
@@ -21,6 +23,11 @@ def load_saved_run(folder: Workdir, config: Config) -> SavedRun | None:
     Raises:
       UserError: if it is not the run of `config`.
     """
+    if read_release(folder) is not None:
+        raise UserError(
+            f'workdir={str(folder.path)!r} is a release folder, whose weights stay as they are: '
+            'choose another --workdir, which may start from these weights (train.init_from).'
+        )
     average = folder.read_average()
     if average is not None:
         raise UserError(
@@ -162,12 +169,11 @@ def inherited_vocabulary(config: Config) -> Vocabulary | None:
     origin = config.train.init_from
     if not origin:
         return None
-    folder = Workdir(origin, 'train.init_from')
+    folder = model_folder(origin, 'train.init_from')
+    is_release = read_release(folder) is not None
     saved = folder.read_run()
-    if saved is None or not folder.has_checkpoints():
-        raise UserError(
-            f'train.init_from={origin!r} holds no trained model: name the folder of a trained run.'
-        )
+    if saved is None or not (is_release or folder.has_checkpoints()):
+        raise UserError(f'train.init_from={origin!r} holds no trained model: {another_model()}.')
     differences = config.model_differences(saved.config)
     if differences:
         raise UserError(

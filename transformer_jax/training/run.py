@@ -140,7 +140,8 @@ def _first_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     if not origin:
         return state
     _, _, weights, steps = load_trained(origin, field='train.init_from')
-    _logger.info('Starting from %s: the mean of its checkpoints %s.', origin, steps)
+    mean = f': the mean of its checkpoints {steps}' if steps else ''
+    _logger.info('Starting from %s%s.', origin, mean)
     return with_weights(state, weights)
 
 

@@ -1,0 +1,148 @@
+"""Writes a release folder: the model without its run, to keep and to hand out."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transformer_jax.config import Config
+from transformer_jax.conversion.card import model_card
+from transformer_jax.conversion.original import Original
+from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.inference.load import load_trained, named_parameters
+from transformer_jax.storage.files import atomic_write
+from transformer_jax.storage.release import WEIGHTS, Release, write_config
+from transformer_jax.storage.weights import write_weights
+from transformer_jax.storage.workdir import SavedRun, Workdir
+
+# Fields of `data` that say where things are on the machine of the run.
+_FOLDERS = ('data_dir', 'manual_dir', 'cache_dir', 'vocabulary')
+_FILES = tuple(
+    f'{split}_{side}' for split in ('train', 'dev', 'test') for side in ('source', 'target')
+)
+
+
+def export(
+    original: Original,
+    folder: Path,
+    *,
+    dtype: str = 'float32',
+    license: str = '',
+    data_note: str = '',
+) -> str:
+    """Write a model as a release folder, and read it again.
+
+    Args:
+      original: the model.
+      folder: an empty folder.
+      dtype: of the weights: 'float32' or 'bfloat16'.
+      license: SPDX name of the licence, for the model card.
+      data_note: text about the training data, for the model card.
+
+    Returns:
+      What was found, for people.
+    """
+    before = original.release or Release(original.steps)
+    release = dataclasses.replace(
+        before,
+        license=license or before.license,
+        data_note=data_note or before.data_note,
+        test=original.test or before.test,
+    )
+    write_release(
+        folder,
+        config=original.config,
+        vocabulary=original.vocabulary,
+        params=original.params,
+        dtype=dtype,
+        release=release,
+        name=original.name,
+        data_fingerprint=original.run.data_fingerprint,
+        split_fingerprints=original.run.split_fingerprints,
+    )
+    return check_release(folder, original.params)
+
+
+def write_release(
+    folder: Path,
+    *,
+    config: Config,
+    vocabulary: Vocabulary,
+    params: Any,
+    name: str,
+    release: Release,
+    dtype: str = 'float32',
+    data_fingerprint: str = '',
+    split_fingerprints: dict[str, str] | None = None,
+    origin: str = '',
+) -> None:
+    """Write the files of a release folder. `NewFolder` makes the folder, which is then whole.
+
+    Args:
+      folder: an empty folder.
+      config: config of the model's run. What it says about the machine of the run is left out.
+      vocabulary: vocabulary of both languages.
+      params: the parameters, nested dicts of float32 arrays.
+      name: name of the model, for its card.
+      release: what config.json and the card say about the model.
+      dtype: of the weights: 'float32' or 'bfloat16'.
+      data_fingerprint: as in `SavedRun`.
+      split_fingerprints: as in `SavedRun`.
+      origin: as for `model_card`.
+    """
+    is_public = config.data.corpus != 'files' and not _is_path(config.data.dataset)
+    run = SavedRun(
+        without_paths(config),
+        data_fingerprint,
+        # Whoever gets the folder cannot load other corpora, whose sets have no use then.
+        dict(split_fingerprints or {}) if is_public else {},
+        vocabulary.digest,
+    )
+    weights = named_parameters(params)
+    vocabulary.save(Workdir(folder).vocabulary)
+    write_weights(folder / WEIGHTS, weights, dtype)
+    size = f'{vocabulary.size:,} pieces, shared by both languages'
+    count = sum(np.size(x) for x in weights.values())
+    with atomic_write(folder / 'README.md') as file:
+        file.write(model_card(name, run.config, count, size, release, origin=origin))
+    write_config(folder, run, release)
+
+
+def without_paths(config: Config) -> Config:
+    """Return a config that names no folder of the machine of its run.
+
+    Names of files stay. The weights are one set, of which no checkpoints are to be chosen.
+    """
+    data = dict.fromkeys(_FOLDERS, '')
+    data |= {name: os.path.basename(getattr(config.data, name)) for name in _FILES}
+    if _is_path(config.data.dataset):
+        data['dataset'] = os.path.basename(os.path.normpath(config.data.dataset))
+    return dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, **data),
+        train=dataclasses.replace(config.train, init_from=''),
+        decode=dataclasses.replace(config.decode, average_checkpoints=1, average='latest'),
+    )
+
+
+def check_release(folder: Path, params: Any) -> str:
+    """Read a release folder, compare its weights with `params`, and return a sentence about it.
+
+    Raises:
+      AssertionError: if the weights differ by more than rounding.
+    """
+    largest = 0.0
+    read = named_parameters(load_trained(folder).params)
+    for name, wanted in named_parameters(params).items():
+        scale = np.maximum(np.abs(wanted), np.finfo(np.float32).tiny)
+        largest = max(largest, float(np.max(np.abs(read[name] - wanted) / scale, initial=0)))
+    assert largest <= 2**-8, largest
+    if not largest:
+        return 'read again: the weights are the same bytes'
+    return f'read again: rounding changed no weight by more than {largest:.2g} of its value'
+
+
+def _is_path(dataset: str) -> bool:
+    return dataset.startswith(('/', '.', '~')) or os.path.exists(dataset)

@@ -1,0 +1,159 @@
+"""Converts models, to other forms and from them: python -m transformer_jax.convert.
+
+--workdir=DIR --to=KIND --output=DIR   writes a trained model in another form
+--from=DIR --workdir=DIR               makes a work directory of another program's model
+"""
+
+import argparse
+import dataclasses
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from transformer_jax import command_line
+from transformer_jax.errors import UserError, user_path
+from transformer_jax.runtime.signals import answer_signals
+from transformer_jax.storage.new_folder import NewFolder
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A form of models. Its module in `transformer_jax.conversion` is imported when it is needed.
+
+    The module of a target has `export(original: Original, folder: Path, **options) -> str`. It
+    writes into a folder that is empty, and that gets its name once it is complete. The module of a
+    source has `recognises(path: Path) -> bool` and `import_model(path: Path, folder: Path,
+    **options) -> str`. Both return lines for stdout about what they found.
+
+    Attributes:
+      module: name of the module.
+      purpose: what it is, for --help.
+      options: names of the flags, among those that not all kinds have, that it takes. A flag that
+        was not given is no option of the call.
+    """
+
+    module: str
+    purpose: str
+    options: tuple[str, ...] = ()
+
+    def load(self) -> ModuleType:
+        """Return the module."""
+        return importlib.import_module(f'transformer_jax.conversion.{self.module}')
+
+
+TARGETS = {
+    'release': Kind(
+        'release',
+        'a folder to keep and to hand out, with a model card',
+        ('dtype', 'license', 'data_note'),
+    ),
+}
+SOURCES: dict[str, Kind] = {}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write a model in another form."""
+    flags = _parser().parse_args(arguments)
+    if (flags.source is None) == (flags.to is None):
+        raise UserError(
+            'give --from=DIR to import a model, or --to=KIND and --output=DIR to export one; see '
+            '--help.'
+        )
+    if flags.source is None:
+        _export(flags)
+    else:
+        _import(flags)
+
+
+def _export(flags: argparse.Namespace) -> None:
+    if flags.output is None:
+        raise UserError(f'--to={flags.to} writes a folder: name it with --output.')
+    kind = TARGETS[flags.to]
+    options = _options(flags, kind, f'--to={flags.to}')
+    steps = command_line.checkpoint_steps(flags)
+    output = NewFolder(flags.output)
+    # Importing these takes seconds, in which no mistake would be answered.
+    from transformer_jax.conversion.original import Original
+    from transformer_jax.sharding import data_mesh
+
+    data_mesh()  # orbax would report missing devices with a trace
+    module = kind.load()
+    original = Original.load(
+        flags.workdir,
+        name=output.path.name,
+        checkpoints=flags.checkpoints,
+        average=flags.average,
+        steps=steps,
+    )
+    with output.writing() as folder:
+        found = module.export(original, folder, **options)
+    command_line.print_result(f'{found}\n{output.path} holds the model as {flags.to}')
+
+
+def _import(flags: argparse.Namespace) -> None:
+    path = user_path(flags.source, '--from')
+    for name in ('output', 'checkpoints', 'average', 'steps'):
+        if getattr(flags, name) is not None:
+            raise UserError(f'--{name} is not for --from, which writes --workdir: leave it out.')
+    output = NewFolder(flags.workdir, '--workdir')
+    kind, module = _source_of(path, flags.source)
+    options = _options(flags, kind, f'--from={flags.source!r}')
+    with output.writing() as folder:
+        found = module.import_model(path, folder, **options)
+    command_line.print_result(f'{found}\n{output.path} holds the model')
+
+
+def _source_of(path: Path, given: str) -> tuple[Kind, ModuleType]:
+    """Return the kind of the model at a path, and its module."""
+    for kind in SOURCES.values():
+        module = kind.load()
+        if module.recognises(path):
+            return kind, module
+    kinds = '; '.join(kind.purpose for kind in SOURCES.values())
+    raise UserError(f'--from={given!r} holds no model that can be imported: {kinds}.')
+
+
+def _options(flags: argparse.Namespace, kind: Kind, chosen: str) -> dict[str, Any]:
+    """Return the options that were given; raise a UserError if one is not for this kind."""
+    every = {name for one in (*TARGETS.values(), *SOURCES.values()) for name in one.options}
+    given = {name: getattr(flags, name) for name in sorted(every)}
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    for name in given:
+        if name not in kind.options:
+            of_kind = ', '.join(f'--{option}' for option in kind.options) or 'none of these flags'
+            raise UserError(f'--{name} is not for {chosen}, which takes {of_kind}: leave it out.')
+    return given
+
+
+def _parser() -> command_line.Parser:
+    kinds = '\n'.join(f'  {name:14}{kind.purpose}' for name, kind in TARGETS.items())
+    parser = command_line.Parser(
+        command='convert',
+        description='Writes a trained model in another form (--to, --output), or makes a work\n'
+        f'directory of a model of another program (--from).\n\nkinds for --to:\n{kinds}',
+    )
+    parser.add_argument(
+        '--workdir', required=True, help='folder of a trained run; with --from, folder to write'
+    )
+    parser.add_argument('--to', choices=tuple(TARGETS), help='form to write')
+    parser.add_argument('--output', help='with --to: folder to write')
+    parser.add_argument('--from', dest='source', metavar='DIR', help='model to import')
+    command_line.add_checkpoint_flags(parser)
+    command_line.add_steps_flag(parser)
+    parser.add_argument(
+        '--dtype', choices=('float32', 'bfloat16'), help='dtype of the weights (default: float32)'
+    )
+    parser.add_argument(
+        '--license', help='licence of the model, for its card: an SPDX name, for example cc-by-4.0'
+    )
+    parser.add_argument(
+        '--data_note', help='text for the card about the training data: its source and attribution'
+    )
+    return parser
+
+
+if __name__ == '__main__':
+    answer_signals()
+    command_line.run(main)

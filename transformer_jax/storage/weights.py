@@ -1,0 +1,87 @@
+"""Weights in a safetensors file: https://huggingface.co/docs/safetensors.
+
+The file is data: it holds arrays and their names, and its header is checked against its size.
+"""
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from transformer_jax.errors import first_line
+from transformer_jax.storage.files import open_regular
+
+_DTYPES = {'F32': 'float32', 'BF16': 'bfloat16', 'F16': 'float16', 'F64': 'float64'}
+
+
+def write_weights(path: Path, weights: Mapping[str, np.ndarray], dtype: str = 'float32') -> None:
+    """Write arrays, rounded to a dtype.
+
+    Args:
+      path: the file.
+      weights: arrays by name.
+      dtype: 'float32' or 'bfloat16'.
+
+    Raises:
+      OSError: if the file cannot be written.
+    """
+    import ml_dtypes
+    import safetensors
+    import safetensors.numpy
+
+    of_file = {'float32': np.float32, 'bfloat16': ml_dtypes.bfloat16}[dtype]
+    arrays = {name: np.ascontiguousarray(x, dtype=of_file) for name, x in weights.items()}
+    path.touch()
+    mode = path.stat().st_mode  # safetensors makes a file that only its owner can read
+    try:
+        safetensors.numpy.save_file(arrays, path)
+    except safetensors.SafetensorError as error:  # the system's error is in its text only
+        raise OSError(errno.EIO, first_line(error), str(path)) from error
+    path.chmod(mode)
+
+
+class WeightsFile:
+    """A safetensors file, open for reading. Arrays are read one by one.
+
+    Attributes:
+      shapes: shape of each array, by name.
+      dtypes: dtype of each array in the file: 'float32', 'bfloat16', 'float16' or 'float64', or
+        safetensors' own name of another one.
+
+    Raises:
+      OSError: if there is no such file, or it cannot be read.
+      ValueError: if it is no safetensors file, or is not complete.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        import safetensors
+
+        with open_regular(Path(path)):  # opening a pipe would wait for its writer
+            pass
+        try:
+            # With memory mapping, a file that is cut meanwhile would end the process.
+            self._file = safetensors.safe_open(path, framework='np', backend='pread')
+        except safetensors.SafetensorError as error:
+            raise ValueError(first_line(error)) from error
+        slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
+        self.shapes = {name: tuple(x.get_shape()) for name, x in slices.items()}
+        self.dtypes = {
+            name: _DTYPES.get(x.get_dtype(), x.get_dtype()) for name, x in slices.items()
+        }
+
+    def read(self, name: str) -> np.ndarray:
+        """Return an array in float32.
+
+        Raises:
+          ValueError: if the file has been cut, or its array is not of real numbers.
+        """
+        import safetensors
+
+        if self.dtypes[name] not in _DTYPES.values():
+            raise ValueError(f'{name} is of dtype {self.dtypes[name]}')
+        try:
+            return self._file.get_tensor(name).astype(np.float32, copy=False)
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ValueError(first_line(error)) from error
