@@ -102,13 +102,13 @@ def test_a_text_cut_to_the_limit_is_reported_by_line(translator, caplog):
     limited = Translator(config, translator.vocabulary, translator.network.params[0])
     limited.translate(['The cat.', 'the cat ' * 20], first_line=5)
     assert {record.getMessage() for record in caplog.records} == {
-        f'Line 6 has {len(translator.vocabulary.encode(["the cat " * 20])[0])} tokens '
+        f'Line 6 has {len(translator.vocabulary.source.encode(["the cat " * 20])[0])} tokens '
         'and is cut to the limit of 8.'
     }
 
 
 def test_a_call_may_set_the_source_limit(translator):
-    limit = len(translator.vocabulary.encode(['the cat'])[0])
+    limit = len(translator.vocabulary.source.encode(['the cat'])[0])
     [[cut]] = translator.translate(['the cat ' * 20], max_source_length=limit)
     [[whole]] = translator.translate(['the cat'], max_source_length=0)
     assert (cut.tokens, cut.text) == (whole.tokens, whole.text)
@@ -160,7 +160,8 @@ def test_learned_positions_translate_a_text_up_to_their_limit(translator):
         decode=DecodeConfig(max_extra_length=3, beam_size=2),
     )
     vocabulary, tokens = translator.vocabulary, jnp.zeros((1, 1), jnp.int32)
-    params = Transformer(model, vocabulary.size).init(jax.random.key(0), tokens, tokens)['params']
+    module = Transformer.of(model, vocabulary.sizes)
+    params = module.init(jax.random.key(0), tokens, tokens)['params']
     [[found]] = Translator(config, vocabulary, params).translate(['the cat ' * 60])
     assert 0 < len(found.tokens) <= 46
 
@@ -195,7 +196,7 @@ def test_outputs_without_a_finite_score_give_a_warning(translator, caplog):
 
 
 def test_an_output_that_reaches_the_limit_is_marked_as_cut(translator):
-    lengths = [len(ids) for ids in translator.vocabulary.encode(TEXTS)]
+    lengths = [len(ids) for ids in translator.vocabulary.source.encode(TEXTS)]
     seen = set()
     for extra in (0, 100):
         for length, [output] in zip(
@@ -208,7 +209,7 @@ def test_an_output_that_reaches_the_limit_is_marked_as_cut(translator):
 
 def test_a_text_needs_no_new_program_after_prepare(translator, monkeypatch):
     options = {'beam_size': 3, 'n_best': 2}
-    [ids] = translator.vocabulary.encode([TEXTS[2]])
+    [ids] = translator.vocabulary.source.encode([TEXTS[2]])
     translator.prepare(lengths=[len(ids)], **options)
 
     def look_up(*_, **__):

@@ -38,7 +38,7 @@ def other(translator):
         model=dataclasses.replace(translator.config.model, num_layers=2, d_model=16, num_heads=4),
     )
     tokens = np.zeros((1, 1), np.int32)
-    module = Transformer(config.model, translator.vocabulary.size)
+    module = Transformer(config.model, translator.vocabulary.target.size)
     params = jax.jit(module.init)(jax.random.key(3), tokens, tokens)['params']
     return TrainedModel(config, translator.vocabulary, params, [7])
 
@@ -139,7 +139,7 @@ def test_no_piece_occurs_twice_with_no_repeat_ngram_1(translator):
 
 
 def test_constraints_that_allow_no_output_are_named(translator, caplog):
-    least = 2 * translator.vocabulary.size
+    least = 2 * translator.vocabulary.target.size
     assert translator(TEXTS[:1], no_repeat_ngram=1, min_length=least, max_extra_length=999) == ['']
     assert 'line 1: their constraints allow none: loosen min_length=1000' in caplog.text
 

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     config = dataclasses.replace(run.config, decode=decode)
     with output.writing() as path:
         written = Workdir(path)
-        vocabulary.save(written.vocabulary)
+        vocabulary.save(path)
         manager = Checkpoints(written.checkpoints)
         manager.save_weights(steps[-1], weights)
         manager.close()

@@ -49,6 +49,17 @@ TARGETS = {
         'a folder to keep and to hand out, with a model card',
         ('dtype', 'license', 'data_note'),
     ),
+    'huggingface': Kind(
+        'to_huggingface',
+        "a folder for MarianMTModel and MarianTokenizer of Hugging Face's transformers",
+        ('dtype',),
+    ),
+    'ctranslate2': Kind('to_ctranslate2', 'a folder for CTranslate2', ('quantization',)),
+    'argos': Kind(
+        'to_argos',
+        'a package (.argosmodel) for Argos Translate and LibreTranslate',
+        ('quantization',),
+    ),
     'stablehlo': Kind(
         'to_stablehlo',
         'programs of encoder and search that need JAX only, to serve',
@@ -149,6 +160,21 @@ def _parser() -> command_line.Parser:
     command_line.add_steps_flag(parser)
     parser.add_argument(
         '--dtype', choices=('float32', 'bfloat16'), help='dtype of the weights (default: float32)'
+    )
+    parser.add_argument(
+        '--quantization',
+        choices=(
+            'float32',
+            'float16',
+            'bfloat16',
+            'int16',
+            'int8',
+            'int8_float32',
+            'int8_float16',
+            'int8_bfloat16',
+        ),
+        help='type in which CTranslate2 stores weights; it computes in another one where a machine '
+        'does not have it (default: float32, for argos int8)',
     )
     parser.add_argument(
         '--license', help='licence of the model, for its card: an SPDX name, for example cc-by-4.0'

@@ -26,7 +26,7 @@ from transformer_jax.model import Layout
 # moments end in the path of their parameter, so they are sharded like it. An axis with '-', and a
 # parameter without a rule, is replicated: norms and biases of D are too small to communicate.
 PARAMETER_DIMENSIONS: tuple[tuple[str, str], ...] = (
-    ('embedding', 'VD'),
+    ('(source_|output_)?embedding', 'VD'),
     ('positions/table', '-D'),
     ('output_bias', '-'),
     ('(self|cross)_attention/(query|key|value)', 'DNH'),

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.config.decode import SEARCH_FIELDS
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.decoding.ensembles import ENSEMBLES
 from transformer_jax.errors import UserError, did_you_mean, shown
 from transformer_jax.inference.load import TrainedModel, load_ensemble
@@ -40,7 +40,7 @@ class Translator:
 
     Attributes:
       config: config of the run that trained the model; of an ensemble, the first model's.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       network: the models, on their devices.
       search: decoder of token ids.
       scorer: scores pairs of texts; `score` calls it.
@@ -52,7 +52,7 @@ class Translator:
     def __init__(
         self,
         config: Config,
-        vocabulary: Vocabulary,
+        vocabulary: VocabularyPair,
         params: Any,
         steps: Sequence[int] = (),
         mesh: Mesh | None = None,
@@ -64,7 +64,7 @@ class Translator:
 
         Args:
           config: config of the run that trained the model.
-          vocabulary: vocabulary of both languages.
+          vocabulary: vocabularies of both sides.
           params: the model's parameters, as nested dicts of arrays.
           steps: steps of the checkpoints that the parameters are the mean of.
           mesh: devices to use; None takes all devices of this process.
@@ -80,7 +80,7 @@ class Translator:
         self.vocabulary = vocabulary
         self._configs = [config, *(one.config for one in others)]
         models = [(config.model, params), *((one.config.model, one.params) for one in others)]
-        self.network = Network(models, vocabulary.size, mesh, ensemble)
+        self.network = Network(models, vocabulary.sizes, mesh, ensemble)
         self._segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
         self.search = self._segments.decoder
         self.scorer = Scorer(self.network, vocabulary)
@@ -191,7 +191,7 @@ class Translator:
             forced = encode_prefixes(
                 prefixes,
                 len(texts),
-                self.vocabulary,
+                self.vocabulary.target,
                 limit=None if most is None else most - 1 - decode.max_extra_length,
                 first_line=first_line,
             )

@@ -41,7 +41,7 @@ def config(folder, **changes):
 
 def test_a_config_gives_vocabulary_pairs_and_batches(folder):
     data = prepare(config(folder))
-    assert data.vocabulary.size == 290
+    assert data.vocabulary.sizes == (290, 290)
     assert (len(data.dev), len(data.test)) == (2, 3)
     assert len(data.store) + len(data.dev) + len(data.test) + data.store.empty == 91
     assert data.plan.batches_per_epoch > 1
@@ -74,8 +74,9 @@ def test_the_vocabulary_of_a_resumed_run_is_kept(folder):
 
 
 def test_a_given_vocabulary_file_is_used(folder, tmp_path):
-    prepare(config(folder, vocab_size=280)).vocabulary.save(tmp_path / 'given.model')
-    assert prepare(config(folder, vocabulary=str(tmp_path / 'given.model'))).vocabulary.size == 280
+    prepare(config(folder, vocab_size=280)).vocabulary.target.save(tmp_path / 'given.model')
+    given = config(folder, vocabulary=str(tmp_path / 'given.model'))
+    assert prepare(given).vocabulary.sizes == (280, 280)
 
 
 def test_a_vocabulary_of_other_languages_gives_a_warning(folder, caplog):

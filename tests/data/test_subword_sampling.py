@@ -11,6 +11,7 @@ from transformer_jax.data.batching import Batch, BatchPlan, Bucket
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 
 TEXTS = [
     f'the {a} {b} number {n}' for n in range(8) for a in ('old', 'new') for b in ('cat', 'dog')
@@ -29,7 +30,8 @@ def store(vocabulary):
 
 
 def sampler(store, vocabulary, seed=0, rate=0.3, **more):
-    return SubwordSampler(store, vocabulary, rate=rate, seed=seed, **more)
+    pair = VocabularyPair(vocabulary, vocabulary)
+    return SubwordSampler(store, pair, rate=rate, seed=seed, **more)
 
 
 WIDE = Batch(Bucket(32, 60, 60), np.arange(32))

@@ -9,13 +9,15 @@ import pytest
 
 from transformer_jax.data.token_store import cached_store, open_store, sentences_from, write_store
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 
 PAIRS = [('the cat', 'le chat'), ('', 'rien'), ('the dog sleeps', 'le chien dort'), ('x', '  ')]
 
 
 @pytest.fixture(scope='module')
 def vocabulary():
-    return Vocabulary.train([text for pair in PAIRS for text in pair], size=280)
+    vocabulary = Vocabulary.train([text for pair in PAIRS for text in pair], size=280)
+    return VocabularyPair(vocabulary, vocabulary)
 
 
 def never():
@@ -30,7 +32,7 @@ def test_a_written_store_has_the_tokens_of_its_pairs(tmp_path, vocabulary):
                         (store.target, ['le chat', 'le chien dort'])):  # fmt: skip
         for k, text in enumerate(texts):
             ids = side.tokens[side.offsets[k] : side.offsets[k + 1]]
-            assert ids.tolist() == vocabulary.encode([text])[0].tolist()
+            assert ids.tolist() == vocabulary.source.encode([text])[0].tolist()
             assert side.lengths[k] == len(ids)
 
 

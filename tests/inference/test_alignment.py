@@ -81,8 +81,8 @@ def align(translator):
     aligner = Aligner(translator.network, translator.vocabulary)
 
     def run(texts, outputs):
-        sources = translator.vocabulary.encode(texts)
-        padded = [np.append(ids, [0, 0]) for ids in translator.vocabulary.encode(outputs)]
+        sources = translator.vocabulary.source.encode(texts)
+        padded = [np.append(ids, [0, 0]) for ids in translator.vocabulary.target.encode(outputs)]
         return aligner(texts, sources, padded, translator.config.decode)
 
     return run
@@ -105,12 +105,12 @@ def test_order_of_the_outputs_changes_nothing(align):
 
 def test_the_words_of_a_source_that_was_cut_off_are_not_aligned(translator):
     text = 'The cat sleeps and the dog eats the apple near the table.'
-    (ids,) = translator.vocabulary.encode([text])
+    (ids,) = translator.vocabulary.source.encode([text])
     cut = np.append(ids[:3], translator.vocabulary.eos_id)
     aligner = Aligner(translator.network, translator.vocabulary)
-    outputs = translator.vocabulary.encode(['Le chat dort et le chien mange la pomme.'])
+    outputs = translator.vocabulary.target.encode(['Le chat dort et le chien mange la pomme.'])
     (found,) = aligner([text], [cut], outputs, translator.config.decode)
-    kept = {*translator.vocabulary.source_words(text)[:3]}
+    kept = {*translator.vocabulary.source.source_words(text)[:3]}
     assert {x for x, _ in found} <= kept
     assert len(found) == 9
 

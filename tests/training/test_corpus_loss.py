@@ -7,6 +7,7 @@ import pytest
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import memory
@@ -29,7 +30,7 @@ def untrained(**changes):
     model = Transformer(config, vocabulary.size)
     tokens = jnp.zeros((1, 1), jnp.int32)
     params = jax.jit(model.init)(jax.random.key(0), tokens, tokens)['params']
-    return {'params': params, 'model': model, 'vocabulary': vocabulary}
+    return {'params': params, 'model': model, 'vocabulary': VocabularyPair(vocabulary, vocabulary)}
 
 
 def measure(setting, pairs):
@@ -44,8 +45,8 @@ def test_the_loss_is_the_mean_over_all_tokens_of_all_pairs(setting):
     loss = nll = tokens = 0.0
     for source, target in PAIRS:
         batch = {
-            'source': setting['vocabulary'].encode([source])[0][None],
-            'target': setting['vocabulary'].encode([target])[0][None],
+            'source': setting['vocabulary'].source.encode([source])[0][None],
+            'target': setting['vocabulary'].target.encode([target])[0][None],
         }
         sums = step(setting['params'], batch)
         loss, nll, tokens = loss + sums.loss, nll + sums.nll, tokens + sums.tokens
@@ -61,7 +62,8 @@ def test_order_does_not_matter(setting):
 
 
 def test_a_pair_longer_than_the_learned_positions_is_refused(setting):
-    longest = max(map(len, setting['vocabulary'].encode([text for p in PAIRS for text in p])))
+    encoded = setting['vocabulary'].source.encode([text for pair in PAIRS for text in pair])
+    longest = max(map(len, encoded))
     few = untrained(positions='learned', max_positions=longest)
     assert np.isfinite(measure(few, PAIRS).loss)
     fewer = untrained(positions='learned', max_positions=longest - 1)

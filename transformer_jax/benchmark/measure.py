@@ -24,7 +24,7 @@ import numpy as np
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from transformer_jax.config import Config
+from transformer_jax.config import Config, VocabSizes
 from transformer_jax.data.batching import BatchPlan, Bucket
 from transformer_jax.data.loader import load_tensorflow, training_batches
 from transformer_jax.data.subword_sampling import SubwordSampler
@@ -160,13 +160,13 @@ def input_pipeline(
 
 
 def compilation(
-    config: Config, vocab_size: int, plan: BatchPlan, mesh: Mesh, limit: int | None
+    config: Config, vocab_sizes: VocabSizes, plan: BatchPlan, mesh: Mesh, limit: int | None
 ) -> tuple[dict[Bucket, CompiledStep], Numbers]:
     """Compile the training step for all shapes twice, with a cold and with a warm cache.
 
     Args:
       config: config of the run.
-      vocab_size: V.
+      vocab_sizes: V of each side.
       plan: batch plan with the shapes.
       mesh: devices of the run.
       limit: memory limit of `compile_steps`.
@@ -182,7 +182,7 @@ def compilation(
         for _ in ('cold', 'warm'):
             jax.clear_caches()
             begin = time.perf_counter()
-            programs = compile_steps(config, vocab_size, plan.buckets, mesh, limit)
+            programs = compile_steps(config, vocab_sizes, plan.buckets, mesh, limit)
             seconds.append(time.perf_counter() - begin)
     jax.config.update('jax_compilation_cache_dir', before)
     reset_cache()
@@ -195,7 +195,7 @@ class TrainingSpeed:
     def __init__(
         self,
         config: Config,
-        vocab_size: int,
+        vocab_sizes: VocabSizes,
         programs: Mapping[Bucket, CompiledStep],
         mesh: Mesh,
         ceiling: float,
@@ -204,21 +204,22 @@ class TrainingSpeed:
 
         Args:
           config: config of the run.
-          vocab_size: V.
+          vocab_sizes: V of each side.
           programs: compiled steps from `compile_steps`.
           mesh: devices of the run.
           ceiling: FLOP/s from `matrix_ceiling`.
         """
-        self._config, self._vocab_size = config, vocab_size
+        self._config, self._vocab_sizes = config, vocab_sizes
         self._programs, self._mesh, self._ceiling = programs, mesh, ceiling
-        self._state = initial_state(config, vocab_size, mesh)
+        self._state = initial_state(config, vocab_sizes, mesh)
 
     def shape(self, bucket: Bucket, seconds: float) -> Numbers:
         """Measure steps on a batch without padding, waiting for the end of each step."""
         program, random = self._programs[bucket], np.random.RandomState(0)
         sizes = {'source': bucket.source_length, 'target': bucket.target_length}
+        least = min(self._vocab_sizes)
         batch = {
-            name: random.randint(1, self._vocab_size, (program.rows, length)).astype(np.int32)
+            name: random.randint(1, least, (program.rows, length)).astype(np.int32)
             for name, length in sizes.items()
         }
         batch = shard_whole_batch(batch, self._mesh)
@@ -274,7 +275,7 @@ class TrainingSpeed:
         self._state = jax.block_until_ready(program.run(self._state, batch))
 
     def _rates(self, source: Sequence[int], target: Sequence[int], seconds: float) -> Numbers:
-        flops = step_flops(self._config, self._vocab_size, source, target)
+        flops = step_flops(self._config, self._vocab_sizes, source, target)
         return {
             'target_tokens_per_second': float(np.sum(target)) / seconds,
             'sentences_per_second': len(target) / seconds,
@@ -303,22 +304,23 @@ class DecodingSpeed:
       max_rows: most sentences that translating puts in one batch on this machine.
     """
 
-    def __init__(self, config: Config, vocab_size: int, sentences: Sequence[np.ndarray]):
+    def __init__(self, config: Config, vocab_sizes: VocabSizes, sentences: Sequence[np.ndarray]):
         """Make initial weights.
 
         Args:
           config: config with sizes, dtype and length penalty.
-          vocab_size: V.
+          vocab_sizes: V of each side.
           sentences: int32 ids with EOS, to translate; sentences too long for learned positions are
             cut.
         """
-        model = Transformer(config.model, vocab_size)
+        model = Transformer.of(config.model, vocab_sizes)
         one = jnp.zeros((1, 1), jnp.int32)
         params = jax.jit(model.init)(jax.random.key(0), one, one)['params']
         # EOS then has a logit of 0; some of the other random logits are far above 0.
-        params['embedding'] = params['embedding'].at[_EOS].set(0.0)
+        output = 'output_embedding' if 'output_embedding' in params else 'embedding'
+        params[output] = params[output].at[_EOS].set(0.0)
         self._decode = dataclasses.replace(config.decode, max_extra_length=0)
-        self._search = BatchDecoder(Network([(config.model, params)], vocab_size), _EOS)
+        self._search = BatchDecoder(Network([(config.model, params)], vocab_sizes), _EOS)
         self.max_rows = self._search.max_rows
         limit = self._search.source_limit(self._decode)
         self._sentences = [

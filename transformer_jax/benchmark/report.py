@@ -109,7 +109,7 @@ def _measure(
     work: Workload, parts: Sequence[str], profile: Path | None, figures: dict[str, Any]
 ) -> None:
     """Print each part as soon as it is measured, and add it to `figures`."""
-    config, mesh, vocab_size, plan = work.config, work.mesh, work.vocab_size, work.plan
+    config, mesh, sizes, plan = work.config, work.mesh, work.vocab_sizes, work.plan
     if 'input' in parts:
         figures['input'] = _input(work)
     if 'train' in parts or 'decode' in parts:
@@ -120,16 +120,16 @@ def _measure(
     if 'compile' in parts:
         # If nothing is trained, programs may need more memory than this machine has.
         limit = device_memory(mesh.local_devices[0]) if 'train' in parts else None
-        programs, seconds = measure.compilation(config, vocab_size, plan, mesh, limit)
+        programs, seconds = measure.compilation(config, sizes, plan, mesh, limit)
         figures['compile'] = seconds | _programs(work, programs, seconds)
     with jax.profiler.trace(profile) if profile else contextlib.nullcontext():
         if 'train' in parts:
             if programs is None:
                 limit = device_memory(mesh.local_devices[0])
-                programs = compile_steps(config, vocab_size, plan.buckets, mesh, limit)
+                programs = compile_steps(config, sizes, plan.buckets, mesh, limit)
             figures['train'] = _train(work, programs, ceiling)
         if 'decode' in parts:
-            figures['decode'] = _decode(measure.DecodingSpeed(config, vocab_size, work.sentences))
+            figures['decode'] = _decode(measure.DecodingSpeed(config, sizes, work.sentences))
 
 
 def _input(work: Workload) -> dict[str, Any]:
@@ -147,13 +147,13 @@ def _programs(
     work: Workload, programs: dict[Bucket, CompiledStep], seconds: dict[str, float]
 ) -> dict[str, Any]:
     """Print and return what XLA says about the compiled programs."""
-    mesh, vocab_size = work.mesh, work.vocab_size
-    parameters = parameter_count(work.config.model, vocab_size)
+    mesh, sizes = work.mesh, work.vocab_sizes
+    parameters = parameter_count(work.config.model, sizes)
     moved = max(
         (collective_bytes(p.compiled.as_text()) for p in programs.values()), key=Counter.total
     )
     print_result(
-        f'{parameters:,} parameters, vocabulary of {vocab_size:,}; {len(programs)} shapes compiled '
+        f'{parameters:,} parameters, vocabulary of {sizes}; {len(programs)} shapes compiled '
         f'in {seconds["cold_seconds"]:.1f} s, with a warm cache in '
         f'{seconds["warm_seconds"]:.1f} s, for {mesh.size} {jax.default_backend()} device(s), '
         f'mesh {_mesh(mesh)}'
@@ -165,7 +165,8 @@ def _programs(
     print_result('\n'.join(f'  {k:20}{v:16,} bytes' for k, v in moved.items()) or '  nothing')
     return {
         'parameters': parameters,
-        'vocabulary': vocab_size,
+        'vocabulary': sizes.target,
+        'source_vocabulary': sizes.source,
         'moved_bytes': dict(moved),
         'shapes': [
             bucket._asdict() | {'bytes': program.bytes, 'flops': program.flops}
@@ -176,7 +177,7 @@ def _programs(
 
 def _train(work: Workload, programs: dict[Bucket, CompiledStep], ceiling: float) -> dict[str, Any]:
     config, mesh = work.config, work.mesh
-    speed = measure.TrainingSpeed(config, work.vocab_size, programs, mesh, ceiling)
+    speed = measure.TrainingSpeed(config, work.vocab_sizes, programs, mesh, ceiling)
     print_result(
         '  rows  source  target  target tokens/s  sentences/s  GFLOP/s  of matrix products'
     )

@@ -6,7 +6,7 @@ import itertools
 import jax
 import numpy as np
 
-from transformer_jax.config import Config
+from transformer_jax.config import Config, VocabSizes
 from transformer_jax.data.batching import BatchPlan
 from transformer_jax.data.prepare import prepare
 from transformer_jax.data.subword_sampling import SubwordSampler
@@ -24,7 +24,7 @@ class Workload:
     Attributes:
       config: config of the run.
       mesh: devices of the run.
-      vocab_size: V.
+      vocab_sizes: V of each side.
       store: tokenised pairs.
       plan: batch plan of the pairs.
       subword_sampler: samples the pieces of each sentence again in each epoch; None if off.
@@ -33,7 +33,7 @@ class Workload:
 
     config: Config
     mesh: jax.sharding.Mesh
-    vocab_size: int
+    vocab_sizes: VocabSizes
     store: TokenStore
     plan: BatchPlan
     subword_sampler: SubwordSampler | None
@@ -45,9 +45,16 @@ def make_workload(config: Config, synthetic: int | None) -> Workload:
     mesh = make_mesh(config.mesh)
     if synthetic is None:
         data = prepare(config.data, resume_checks.inherited_vocabulary(config))
-        sentences = data.vocabulary.encode([source for source, _ in data.dev[:_SENTENCES]])
-        size = data.vocabulary.size
-        return Workload(config, mesh, size, data.store, data.plan, data.subword_sampler, sentences)
+        sentences = data.vocabulary.source.encode([source for source, _ in data.dev[:_SENTENCES]])
+        return Workload(
+            config,
+            mesh,
+            data.vocabulary.sizes,
+            data.store,
+            data.plan,
+            data.subword_sampler,
+            sentences,
+        )
     store = synthetic_store(synthetic, config)
     plan = BatchPlan(
         store.source.lengths,
@@ -60,7 +67,8 @@ def make_workload(config: Config, synthetic: int | None) -> Workload:
     tokens, offsets = store.source
     ends = offsets[1 : 1 + _SENTENCES].tolist()
     sentences = [tokens[a:b].astype(np.int32) for a, b in itertools.pairwise([0, *ends])]
-    return Workload(config, mesh, config.data.vocab_size, store, plan, None, sentences)
+    sizes = VocabSizes.of(config.data.vocab_size)
+    return Workload(config, mesh, sizes, store, plan, None, sentences)
 
 
 def synthetic_store(pairs: int, config: Config) -> TokenStore:

@@ -8,7 +8,7 @@ from transformer_jax.config.config import Config, check_key
 from transformer_jax.config.data import DataConfig
 from transformer_jax.config.decode import DecodeConfig
 from transformer_jax.config.mesh import MeshConfig
-from transformer_jax.config.model import ModelConfig
+from transformer_jax.config.model import ModelConfig, VocabSizes
 from transformer_jax.config.optimizer import OptimizerConfig
 from transformer_jax.config.train import TrainConfig
 
@@ -20,5 +20,6 @@ __all__ = [
     'ModelConfig',
     'OptimizerConfig',
     'TrainConfig',
+    'VocabSizes',
     'check_key',
 ]

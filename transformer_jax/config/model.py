@@ -1,6 +1,7 @@
 """The section `model`: sizes and variants of the network."""
 
 import dataclasses
+from typing import NamedTuple
 
 from transformer_jax.config.validation import (
     check_choice,
@@ -10,6 +11,28 @@ from transformer_jax.config.validation import (
     check_types,
     fail,
 )
+
+
+class VocabSizes(NamedTuple):
+    """Sizes of the two sides' vocabularies.
+
+    Attributes:
+      target: V, the size of the target side and of the logits.
+      source: the size of the source side.
+    """
+
+    target: int
+    source: int
+
+    @classmethod
+    def of(cls, sizes: 'int | VocabSizes') -> 'VocabSizes':
+        """Return `sizes`; a single number is the size of both sides."""
+        return sizes if isinstance(sizes, VocabSizes) else cls(sizes, sizes)
+
+    def __str__(self) -> str:
+        if self.source == self.target:
+            return f'{self.target:,}'
+        return f'{self.source:,} (source) and {self.target:,} (target)'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +60,14 @@ class ModelConfig:
         NVIDIA GPUs since Ampere and computes in bfloat16; other devices use 'xla'.
       output_bias: whether the logits have a bias; in section 3.4 they have none.
       norm_epsilon: number added to the variance in layer norm; at most 1.
+      tied_embeddings: which matrices are one: 'all' (both embeddings and the output, section 3.4,
+        which needs one vocabulary for both languages), 'decoder' (target embedding and output) or
+        'none'.
+      decoder_start: first input of the decoder: 'padding' (the embedding of padding, a parameter)
+        or 'zero' (a vector of zeros, as in Marian; the embedding of padding is then always zero).
       positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (first all sines, then all cosines,
-        as in Marian) or 'learned' (Table 3, row E).
+        as in Hugging Face's Marian), 'sinusoidal_marian' (the same order, with the frequencies of
+        Marian and tensor2tensor) or 'learned' (Table 3, row E).
       max_positions: with 'learned' positions, their number, which limits the length of sentences;
         at most 1,000,000. Sinusoidal positions have no limit.
       norm: place of layer norm: 'post' is LayerNorm(x + Sublayer(x)), as in the paper; 'pre' is
@@ -65,6 +94,8 @@ class ModelConfig:
     attention_implementation: str = 'xla'
     output_bias: bool = False
     norm_epsilon: float = 1e-6
+    tied_embeddings: str = 'all'
+    decoder_start: str = 'padding'
     positions: str = 'sinusoidal'
     max_positions: int = 1024
     norm: str = 'post'
@@ -88,7 +119,14 @@ class ModelConfig:
         check_rate('model', self, 'dropout_rate')
         check_rate('model', self, 'attention_dropout_rate', 'activation_dropout_rate')
         check_choice('model', self, 'activation', ('relu', 'gelu', 'swish'))
-        check_choice('model', self, 'positions', ('sinusoidal', 'sinusoidal_halves', 'learned'))
+        check_choice('model', self, 'tied_embeddings', ('all', 'decoder', 'none'))
+        check_choice('model', self, 'decoder_start', ('padding', 'zero'))
+        check_choice(
+            'model',
+            self,
+            'positions',
+            ('sinusoidal', 'sinusoidal_halves', 'sinusoidal_marian', 'learned'),
+        )
         check_choice('model', self, 'norm', ('post', 'pre'))
         check_choice('model', self, 'dtype', ('auto', 'float32', 'bfloat16'))
         check_choice('model', self, 'attention_implementation', ('xla', 'cudnn'))
@@ -104,6 +142,12 @@ class ModelConfig:
                 'model.d_model',
                 self.d_model,
                 'must be even for sinusoidal positions: choose an even number.',
+            )
+        if self.positions == 'sinusoidal_marian' and self.d_model < 4:
+            fail(
+                'model.d_model',
+                self.d_model,
+                "must be at least 4 for model.positions='sinusoidal_marian'.",
             )
         if self.attention_implementation == 'cudnn':
             self._check_cudnn()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer_jax.config import Config
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage.pretrained import model_folder
 from transformer_jax.storage.release import Release, read_release
@@ -30,7 +30,7 @@ class Original:
 
     name: str
     config: Config
-    vocabulary: Vocabulary
+    vocabulary: VocabularyPair
     params: Any
     steps: list[int]
     run: SavedRun

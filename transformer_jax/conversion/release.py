@@ -10,12 +10,12 @@ import numpy as np
 from transformer_jax.config import Config
 from transformer_jax.conversion.card import model_card
 from transformer_jax.conversion.original import Original
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS, Release, write_config
 from transformer_jax.storage.weights import write_weights
-from transformer_jax.storage.workdir import SavedRun, Workdir
+from transformer_jax.storage.workdir import SavedRun
 
 # Fields of `data` that say where things are on the machine of the run.
 _FOLDERS = ('data_dir', 'manual_dir', 'cache_dir', 'vocabulary')
@@ -69,7 +69,7 @@ def write_release(
     folder: Path,
     *,
     config: Config,
-    vocabulary: Vocabulary,
+    vocabulary: VocabularyPair,
     params: Any,
     name: str,
     release: Release,
@@ -101,9 +101,11 @@ def write_release(
         vocabulary.digest,
     )
     weights = named_parameters(params)
-    vocabulary.save(Workdir(folder).vocabulary)
+    vocabulary.save(folder)
     write_weights(folder / WEIGHTS, weights, dtype)
-    size = f'{vocabulary.size:,} pieces, shared by both languages'
+    size = f'{vocabulary.target.size:,} pieces, shared by both languages'
+    if not vocabulary.shared:
+        size = f'{vocabulary.source.size:,} and {vocabulary.target.size:,} pieces'
     count = sum(np.size(x) for x in weights.values())
     with atomic_write(folder / 'README.md') as file:
         file.write(model_card(name, run.config, count, size, release, origin=origin))

@@ -14,6 +14,7 @@ from transformer_jax.data.corpus import Corpus, open_corpus
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.storage.cache import (
     cache_folder,
@@ -35,7 +36,7 @@ class Data:
     """Everything a run reads.
 
     Attributes:
-      vocabulary: shared by both languages.
+      vocabulary: the vocabularies of both sides.
       store: the tokenised training pairs.
       plan: the batches of the training pairs.
       subword_sampler: segments sentences again in every batch; None takes the tokens of the store.
@@ -45,7 +46,7 @@ class Data:
       split_fingerprints: hex digests of 'dev' and of 'test'.
     """
 
-    vocabulary: Vocabulary
+    vocabulary: VocabularyPair
     store: TokenStore
     plan: BatchPlan
     subword_sampler: SubwordSampler | None
@@ -55,7 +56,7 @@ class Data:
     split_fingerprints: dict[str, str]
 
 
-def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
+def prepare(config: DataConfig, vocabulary: VocabularyPair | None = None) -> Data:
     """Open the corpus, train or load the vocabulary, tokenise, and plan the batches.
 
     Args:
@@ -70,12 +71,14 @@ def prepare(config: DataConfig, vocabulary: Vocabulary | None = None) -> Data:
         return _prepare(config, vocabulary)
 
 
-def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
+def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
     corpus = open_corpus(config)
     make_folder(cache_folder(config.cache_dir))
     if vocabulary is None:
-        vocabulary = _vocabulary(config, corpus)
-    if config.subword_sampling and not vocabulary.can_sample:
+        vocabulary = _vocabularies(config, corpus)
+    sides = config.subword_sampling_sides
+    drawn = ('source', 'target') if sides == 'both' else (sides,)
+    if config.subword_sampling and not all(getattr(vocabulary, x).can_sample for x in drawn):
         raise UserError(
             f'data.subword_sampling={config.subword_sampling} needs a vocabulary of BPE or unigram '
             'pieces, but this one has whole characters or words: set it to 0.'
@@ -93,13 +96,12 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     _warn_of_byte_fallback(config, store, vocabulary)
     subword_sampler, lengths = None, (store.source.lengths, store.target.lengths)
     if config.subword_sampling:
-        sides = config.subword_sampling_sides
         subword_sampler = SubwordSampler(
             store,
             vocabulary,
             rate=config.subword_sampling,
             seed=config.seed,
-            drawn=('source', 'target') if sides == 'both' else (sides,),
+            drawn=drawn,
         )
         lengths = _planned_lengths(config, name, subword_sampler)
     try:
@@ -133,10 +135,15 @@ def _prepare(config: DataConfig, vocabulary: Vocabulary | None) -> Data:
     return Data(vocabulary, store, plan, subword_sampler, dev, test, fingerprint, splits)
 
 
-def _warn_of_byte_fallback(config: DataConfig, store: TokenStore, vocabulary: Vocabulary) -> None:
-    sides = (config.source_language, store.source), (config.target_language, store.target)
-    for language, (tokens, _) in sides:
-        rate = vocabulary.byte_fallback_rate(tokens[:_SAMPLE])
+def _warn_of_byte_fallback(
+    config: DataConfig, store: TokenStore, vocabulary: VocabularyPair
+) -> None:
+    sides = (
+        (config.source_language, vocabulary.source, store.source),
+        (config.target_language, vocabulary.target, store.target),
+    )
+    for language, side, (tokens, _) in sides:
+        rate = side.byte_fallback_rate(tokens[:_SAMPLE])
         if rate > _MAX_BYTE_FALLBACK_RATE:
             _logger.warning(
                 'The vocabulary has no pieces for many characters of %r: %.0f %% of its tokens are '
@@ -177,9 +184,15 @@ def _planned_lengths(
     return lengths
 
 
-def _vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
+def _vocabularies(config: DataConfig, corpus: Corpus) -> VocabularyPair:
     if config.vocabulary:
-        return Vocabulary.load(config.vocabulary)
+        vocabulary = Vocabulary.load(config.vocabulary)
+    else:
+        vocabulary = _trained_vocabulary(config, corpus)
+    return VocabularyPair(vocabulary, vocabulary)
+
+
+def _trained_vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
     settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
     name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *map(str, settings)])}.model'
     path = cache_folder(config.cache_dir) / name

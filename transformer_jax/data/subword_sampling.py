@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer_jax.data.batching import Batch, ProcessRows, all_rows
 from transformer_jax.data.token_store import Sentences, TokenStore, sentences_from
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.runtime.signals import stop_if_requested
 
 _CHUNK = 10_000  # sentences that share a seed when lengths are planned
@@ -29,7 +29,7 @@ class SubwordSampler:
     def __init__(
         self,
         store: TokenStore,
-        vocabulary: Vocabulary,
+        vocabulary: VocabularyPair,
         *,
         rate: float,
         seed: int,
@@ -38,7 +38,8 @@ class SubwordSampler:
         """Wrap a store that `vocabulary` has tokenised; `seed` determines the draws."""
         self.rate, self.drawn = rate, drawn
         self._sides = {'source': store.source, 'target': store.target}
-        self._vocabulary, self._seed = vocabulary, seed
+        self._vocabularies = {'source': vocabulary.source, 'target': vocabulary.target}
+        self._seed = seed
 
     def planned_lengths(self, side: str, max_length: int) -> np.ndarray:
         """Return [sentences] int64 lengths for the batch plan: the longest of a few draws.
@@ -89,13 +90,12 @@ class SubwordSampler:
 
     def _draw(self, side: str, ids: np.ndarray, length: int, epoch: int, index: int) -> Sentences:
         """Return a sentence for each of `ids`, an empty one for -1."""
+        vocabulary = self._vocabularies[side]
         lines = [np.zeros(0, np.int32) if i < 0 else self._stored(side, i) for i in ids]
         # An unknown token has no text to draw from, so its sentence keeps its stored tokens.
-        known = [len(line) > 0 and self._vocabulary.unknown_id not in line for line in lines]
+        known = [len(line) > 0 and vocabulary.unknown_id not in line for line in lines]
         wanted = np.flatnonzero(known)
-        texts = dict(
-            zip(wanted, self._vocabulary.texts([lines[row] for row in wanted]), strict=True)
-        )
+        texts = dict(zip(wanted, vocabulary.texts([lines[row] for row in wanted]), strict=True))
         for k in range(_TRIES):
             drawn = self._sample([texts[row] for row in wanted], side, 1 + epoch, index, k)
             for row, line in zip(wanted, drawn, strict=True):
@@ -108,10 +108,10 @@ class SubwordSampler:
 
     def _sample(self, texts: list[str], side: str, *place: int) -> list[np.ndarray]:
         seed = np.random.SeedSequence([self._seed, list(self._sides).index(side), *place])
-        return self._vocabulary.sample(texts, self.rate, int(seed.generate_state(1)[0]))
+        return self._vocabularies[side].sample(texts, self.rate, int(seed.generate_state(1)[0]))
 
     def _texts(self, side: str, ids: np.ndarray) -> list[str]:
-        return self._vocabulary.texts([self._stored(side, i) for i in ids])
+        return self._vocabularies[side].texts([self._stored(side, i) for i in ids])
 
     def _stored(self, side: str, i: int) -> np.ndarray:
         sentences = self._sides[side]

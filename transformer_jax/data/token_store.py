@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.files import (
@@ -122,7 +122,7 @@ def open_store(directory: Path) -> TokenStore:
 
 
 def write_store(
-    directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
+    directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: VocabularyPair
 ) -> TokenStore:
     """Tokenise `pairs` (source text, target text) into a new store and open it.
 
@@ -159,7 +159,7 @@ def _remove(directory: Path) -> None:
 
 
 def cached_store(
-    directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary
+    directory: Path, pairs: Iterable[tuple[str, str]], vocabulary: VocabularyPair
 ) -> TokenStore:
     """Open the store at `directory`; write it first if it is missing or damaged."""
     if os.path.exists(directory):
@@ -172,8 +172,10 @@ def cached_store(
     return write_store(directory, pairs, vocabulary)
 
 
-def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> None:
-    dtypes = {'tokens': '<u2' if vocabulary.size <= 1 << 16 else '<i4', 'offsets': '<i8'}
+def _write_files(
+    folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: VocabularyPair
+) -> None:
+    dtypes = {'tokens': '<u2' if max(vocabulary.sizes) <= 1 << 16 else '<i4', 'offsets': '<i8'}
     pairs = iter(pairs)
     lengths: dict[str, list[np.ndarray]] = {'source': [], 'target': []}
     empty = 0
@@ -184,8 +186,11 @@ def _write_files(folder: Path, pairs: Iterable[tuple[str, str]], vocabulary: Voc
     ):
         while chunk := list(itertools.islice(pairs, _CHUNK)):
             stop_if_requested()
-            encoded = zip(*map(vocabulary.encode, zip(*chunk, strict=True)), strict=True)
-            whole = [pair for pair in encoded if all(len(ids) > 1 for ids in pair)]
+            sources, targets = zip(*chunk, strict=True)
+            encoded = vocabulary.source.encode(sources), vocabulary.target.encode(targets)
+            whole = [
+                pair for pair in zip(*encoded, strict=True) if all(len(ids) > 1 for ids in pair)
+            ]
             empty += len(chunk) - len(whole)
             for side, file, ids in zip(
                 ('source', 'target'), (source, target), zip(*whole, strict=True), strict=False

@@ -1,4 +1,4 @@
-"""The vocabulary that both languages share: SentencePiece BPE with byte fallback.
+"""A vocabulary of one or of both languages: SentencePiece BPE with byte fallback.
 
 Id 0 is padding. The other ids are SentencePiece's, plus one if the model file has no padding piece
 or not at 0.
@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +51,7 @@ class Vocabulary:
         Raises:
           ValueError: if they are no SentencePiece model, or the model has no EOS.
         """
-        import sentencepiece
-
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise ValueError('not a SentencePiece model') from error
+        self._processor = self._open(model)
         if self._processor.eos_id() < 0:
             raise ValueError('a SentencePiece model without EOS (</s>)')
         self.model = model
@@ -64,6 +60,15 @@ class Vocabulary:
         self.eos_id = self._processor.eos_id() + self._shift
         self.unknown_id = self._processor.unk_id() + self._shift
         self.digest = hashlib.blake2b(model, digest_size=16).hexdigest()
+
+    @staticmethod
+    def _open(model: bytes) -> Any:
+        import sentencepiece
+
+        try:
+            return sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ValueError('not a SentencePiece model') from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], field: str = 'data.vocabulary') -> 'Vocabulary':
@@ -79,7 +84,7 @@ class Vocabulary:
         file = user_path(path, field)
         remedy = (
             'give the path of a SentencePiece .model file.'
-            if field == 'data.vocabulary'
+            if field.startswith('data.')
             else 'restore the file.'
         )
         try:
@@ -111,7 +116,7 @@ class Vocabulary:
         """Train BPE with byte fallback.
 
         Args:
-          sentences: raw text of both languages.
+          sentences: raw text, of both languages if they share the vocabulary.
           size: V, including the 256 bytes and 3 special pieces.
           character_coverage: share of characters that get a piece of their own.
           normalization: SentencePiece's rule, e.g. 'nmt_nfkc' or 'identity'.
@@ -163,7 +168,7 @@ class Vocabulary:
         """
         _check_is_list(texts)
         texts = [text if text.strip() else '' for text in texts]
-        return self._with_eos(self._processor.encode(texts, num_threads=-1))
+        return self._with_eos(self._segment(texts, num_threads=-1))
 
     def sample(self, texts: Sequence[str], rate: float, seed: int) -> list[np.ndarray]:
         """Return ids as `encode` does, with random segmentations.
@@ -194,7 +199,7 @@ class Vocabulary:
         # set. A single text would take the generator of this thread, so a second one is added.
         with _SEED_LOCK:
             sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # it ignores 2^32 - 1
-            *ids, _ = self._processor.encode(
+            *ids, _ = self._segment(
                 [*texts, ''], enable_sampling=True, nbest_size=-1, alpha=rate, num_threads=1
             )
         return self._with_eos(ids)
@@ -252,7 +257,7 @@ class Vocabulary:
         if not text.strip():  # as in `encode`
             return [None]
         pieces = self._processor.encode(text, out_type='immutable_proto').pieces
-        return [*_words(text, ((piece.begin, piece.end) for piece in pieces)), None]
+        return [*words_of_spans(text, ((piece.begin, piece.end) for piece in pieces)), None]
 
     def output_words(self, ids: Sequence[int]) -> list[int | None]:
         """Return the index in `decode(ids).split()` of the word of each id up to and with EOS.
@@ -263,7 +268,8 @@ class Vocabulary:
         if not content:
             return [None]
         proto = self._processor.decode(content, out_type='immutable_proto')
-        return [*_words(proto.text, ((piece.begin, piece.end) for piece in proto.pieces)), None]
+        spans = ((piece.begin, piece.end) for piece in proto.pieces)
+        return [*words_of_spans(proto.text, spans), None]
 
     def byte_fallback_rate(self, tokens: np.ndarray) -> float:
         """Return the share of ids [n] that are single bytes or unknown."""
@@ -280,11 +286,13 @@ class Vocabulary:
         with atomic_write(Path(path), 'wb') as file:
             file.write(self.model)
 
+    def _segment(self, texts: Sequence[str], **options: Any) -> list[list[int]]:
+        """Return the ids of texts, without EOS; the options are those of SentencePiece."""
+        lines = self._processor.encode(texts, **options)
+        return [[i + self._shift for i in line] for line in lines]
+
     def _with_eos(self, lines: list[list[int]]) -> list[np.ndarray]:
-        return [
-            np.array([*(i + self._shift for i in line), self.eos_id], dtype=np.int32)
-            for line in lines
-        ]
+        return [np.array([*line, self.eos_id], dtype=np.int32) for line in lines]
 
     def _content(self, ids: Sequence[int]) -> Iterator[int]:
         for i in ids:
@@ -294,7 +302,7 @@ class Vocabulary:
                 yield int(i)
 
 
-def _words(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[int | None]:
+def words_of_spans(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[int | None]:
     """Yield the index in `text.split()` of the word at each span of characters, or None."""
     ends = [word.end() for word in re.finditer(r'\S+', text)]
     for begin, end in spans:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from transformer_jax.config import DecodeConfig
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.network import CrossAttention, Network
 from transformer_jax.inference.teacher_forcing import TeacherForcing
 
@@ -74,7 +74,7 @@ def pharaoh(alignment: Iterable[tuple[int, int]]) -> str:
 class Aligner:
     """Aligns the words of outputs with those of their sources."""
 
-    def __init__(self, network: Network, vocabulary: Vocabulary):
+    def __init__(self, network: Network, vocabulary: VocabularyPair):
         """Align by the attention of the models of `network`."""
         self._vocabulary = vocabulary
         self._teacher_forcing = TeacherForcing(network)
@@ -109,8 +109,8 @@ class Aligner:
         for k, weights_TS in self._teacher_forcing.attention(
             sources, outputs, CrossAttention.of(decode), numbers
         ):
-            source_words = self._vocabulary.source_words(texts[k])[: len(sources[k]) - 1]
-            output_words = self._vocabulary.output_words(outputs[k].tolist())
+            source_words = self._vocabulary.source.source_words(texts[k])[: len(sources[k]) - 1]
+            output_words = self._vocabulary.target.output_words(outputs[k].tolist())
             found[k] = word_alignment(
                 weights_TS, [*source_words, None], output_words, decode.alignment_shift
             )

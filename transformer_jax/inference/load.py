@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from transformer_jax.config import Config
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.config import Config, VocabSizes
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.pretrained import another_model, model_folder
@@ -22,13 +22,13 @@ class TrainedModel(NamedTuple):
 
     Attributes:
       config: config of its run.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       params: the mean of its checkpoints' parameters, nested dicts of NumPy arrays.
       steps: steps of these checkpoints; may be empty for a release folder.
     """
 
     config: Config
-    vocabulary: Vocabulary
+    vocabulary: VocabularyPair
     params: Any
     steps: list[int]
 
@@ -90,10 +90,14 @@ def load_trained(
     finally:
         manager.close()
     found = named_parameters(weights)
-    size = len(found['embedding']) if np.ndim(found.get('embedding')) else 1
+    sizes = _vocab_sizes(found)
     _check_shapes(
         {name: (x.shape, str(x.dtype)) for name, x in found.items()},
-        named_parameters(parameter_shapes(config.model, size)),
+        named_parameters(
+            parameter_shapes(
+                config.model, sizes.target if config.model.tied_embeddings == 'all' else sizes
+            )
+        ),
         f'{folder} has a config.json that does not fit its checkpoints',
         'restore the config.json of this run.',
     )
@@ -105,7 +109,7 @@ def load_trained(
                 'with a lower optimizer.learning_rate_scale.'
             )
     vocabulary = _load_vocabulary(folder, saved)
-    if vocabulary.size != size:
+    if vocabulary.sizes != sizes:
         raise _wrong_vocabulary(folder)
     mean = folder.read_average()
     return TrainedModel(config, vocabulary, weights, used if mean is None else mean['steps'])
@@ -147,7 +151,7 @@ def _load_release(folder: Workdir, chosen: Mapping[str, Any]) -> TrainedModel:
             )
     release, saved = read_release(folder), folder.read_run()
     vocabulary = _load_vocabulary(folder, saved)
-    shapes = parameter_shapes(saved.config.model, vocabulary.size)
+    shapes = parameter_shapes(saved.config.model, vocabulary.sizes)
     remedy = 'get the folder again.'
     try:
         file = WeightsFile(folder.path / WEIGHTS)
@@ -179,8 +183,8 @@ def _load_release(folder: Workdir, chosen: Mapping[str, Any]) -> TrainedModel:
     return TrainedModel(saved.config, vocabulary, params, release.steps)
 
 
-def _load_vocabulary(folder: Workdir, saved: SavedRun) -> Vocabulary:
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+def _load_vocabulary(folder: Workdir, saved: SavedRun) -> VocabularyPair:
+    vocabulary = VocabularyPair.load(folder.path)
     if saved.vocabulary_digest not in (None, vocabulary.digest):
         raise _wrong_vocabulary(folder)
     return vocabulary
@@ -224,6 +228,13 @@ def _check_shapes(
     for name in found:
         if name not in wanted:
             raise UserError(f'{problem}: there is {name!r:.100} as well; {remedy}')
+
+
+def _vocab_sizes(weights: dict[str, Any]) -> VocabSizes:
+    """Return the number of rows of each side's embedding; 1 if there is none."""
+    target = weights.get('embedding')
+    source = weights.get('source_embedding', target)
+    return VocabSizes(*(len(x) if np.ndim(x) else 1 for x in (target, source)))
 
 
 def _remedy(tried: Sequence[int], there: Sequence[int]) -> str:

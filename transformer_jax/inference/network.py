@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from transformer_jax.config import DecodeConfig, ModelConfig
+from transformer_jax.config import DecodeConfig, ModelConfig, VocabSizes
 from transformer_jax.decoding import average_predictions
 from transformer_jax.decoding.hypotheses import StepFn
 from transformer_jax.model import (
@@ -140,13 +140,13 @@ class Network:
       mesh: the devices, which divide the rows of a batch among them.
       params: each model's parameters on these devices, kernels in the dtype of their products.
       variables: what the functions of `ensemble` take.
-      vocab_size: V.
+      vocab_size: V, the size of the target side.
     """
 
     def __init__(
         self,
         models: Sequence[tuple[ModelConfig, Any]],
-        vocab_size: int,
+        vocab_size: int | VocabSizes,
         mesh: Mesh | None = None,
         ensemble: str = 'probabilities',
     ):
@@ -154,15 +154,15 @@ class Network:
 
         Args:
           models: config and parameters (nested dicts of arrays) of each model.
-          vocab_size: V.
+          vocab_size: V of both sides, or of each.
           mesh: the devices to use; None for all devices of this process.
           ensemble: how several models are averaged, see `average_predictions`.
         """
         self.mesh = data_mesh() if mesh is None else mesh
-        self.vocab_size = vocab_size
+        self.vocab_size = VocabSizes.of(vocab_size).target
         layout = MeshLayout(self.mesh)
         self.ensemble = Ensemble(
-            tuple(Transformer(config, vocab_size, layout) for config, _ in models), ensemble
+            tuple(Transformer.of(config, vocab_size, layout) for config, _ in models), ensemble
         )
         self.params = tuple(
             in_compute_dtype(config, jax.device_put(params, state_shardings(params, self.mesh)))

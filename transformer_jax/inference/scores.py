@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.network import Network
 from transformer_jax.inference.source_cut import cut_source
@@ -38,12 +38,12 @@ class Scorer:
     """Scores pairs of texts with one or more models.
 
     Attributes:
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       pairs_per_call: about how many pairs fill batches well, when there are more than fit into
         memory.
     """
 
-    def __init__(self, network: Network, vocabulary: Vocabulary):
+    def __init__(self, network: Network, vocabulary: VocabularyPair):
         """Score with the models of `network`."""
         self.vocabulary = vocabulary
         self._teacher_forcing = TeacherForcing(network)
@@ -83,9 +83,9 @@ class Scorer:
         lines = range(first_line, first_line + len(sources))
         source_ids = [
             cut_source(ids, source_limit, line)
-            for ids, line in zip(self.vocabulary.encode(sources), lines, strict=True)
+            for ids, line in zip(self.vocabulary.source.encode(sources), lines, strict=True)
         ]
-        target_ids = self.vocabulary.encode(targets)
+        target_ids = self.vocabulary.target.encode(targets)
         scores: list[Score | None] = [None] * len(sources)
         with progress_bar('Scoring', total=len(sources), unit=' lines', shown=progress) as bar:
             for index, log_probs in self._teacher_forcing.log_probs(source_ids, target_ids, lines):
@@ -104,5 +104,5 @@ class Scorer:
     def _score(self, ids: np.ndarray, log_probs: np.ndarray) -> Score:
         values = log_probs.astype(float)
         total = float(values.sum())
-        pieces = (*self.vocabulary.pieces(ids.tolist()), '</s>')
+        pieces = (*self.vocabulary.target.pieces(ids.tolist()), '</s>')
         return Score(total, total / len(ids), len(ids), pieces, tuple(values.tolist()))

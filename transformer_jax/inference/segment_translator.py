@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer_jax.config import DecodeConfig
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.alignment import Aligner
 from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
@@ -55,16 +55,16 @@ class SegmentTranslator:
 
     Attributes:
       network: the models.
-      vocabulary: vocabulary of both languages.
+      vocabulary: vocabularies of both sides.
       decoder: searches for token ids.
     """
 
-    def __init__(self, network: Network, vocabulary: Vocabulary, target_language: str):
+    def __init__(self, network: Network, vocabulary: VocabularyPair, target_language: str):
         """Do no work yet.
 
         Args:
           network: the models.
-          vocabulary: vocabulary of both languages.
+          vocabulary: vocabularies of both sides.
           target_language: code of the target language, for the words of BLEU.
         """
         self.network, self.vocabulary = network, vocabulary
@@ -94,7 +94,7 @@ class SegmentTranslator:
                 lines=[(segment.line, segment.part) for segment in given],
             ):
                 k = result.index
-                texts = distinct(result, self.vocabulary.decode, request.n_best)
+                texts = distinct(result, self.vocabulary.target.decode, request.n_best)
                 longest = max(len(sentences[k]), 1 + len(prefixes[k]))
                 limit = self.decoder.output_limit(longest, request.decode)
                 found[k] = self._outputs(result, texts, limit)
@@ -125,7 +125,7 @@ class SegmentTranslator:
         suppress = {*self.suppressed(decode)}
         if sampling is not None:
             # Label smoothing makes the unknown token too likely.
-            suppress.add(self.vocabulary.unknown_id)
+            suppress.add(self.vocabulary.target.unknown_id)
         return Search.of(decode, n_best=n_best, sampling=sampling, suppress=sorted(suppress))
 
     def suppressed(self, decode: DecodeConfig) -> list[int]:
@@ -135,7 +135,7 @@ class SegmentTranslator:
           UserError: if one is no piece of the vocabulary, or is EOS.
         """
         pieces = decode.suppress_tokens.split()
-        ids = self.vocabulary.ids_of_pieces(
+        ids = self.vocabulary.target.ids_of_pieces(
             pieces, 'decode.suppress_tokens, pieces separated by spaces'
         ).tolist()
         if self.vocabulary.eos_id in ids:
@@ -147,7 +147,7 @@ class SegmentTranslator:
 
     def lengths(self, texts: Sequence[str], decode: DecodeConfig) -> list[int]:
         """Return the token counts of the texts that are not empty, cut to the limit."""
-        lengths = [len(ids) for ids in self.vocabulary.encode(texts) if len(ids) > 1]
+        lengths = [len(ids) for ids in self.vocabulary.source.encode(texts) if len(ids) > 1]
         limit = self.decoder.source_limit(decode)
         return [min(n, limit or n) for n in lengths]
 
@@ -155,7 +155,7 @@ class SegmentTranslator:
         self, segments: Sequence[Segment], decode: DecodeConfig
     ) -> dict[int, np.ndarray]:
         """Return the ids of each segment that is not empty, by index, cut to the limit."""
-        encoded = self.vocabulary.encode([segment.text for segment in segments])
+        encoded = self.vocabulary.source.encode([segment.text for segment in segments])
         limit = self.decoder.source_limit(decode)
         return {
             k: cut_source(ids, limit, segments[k].line)
@@ -170,7 +170,7 @@ class SegmentTranslator:
         found = []
         for text, (first, *_) in texts.items():
             ids = result.tokens[first]
-            pieces = tuple(self.vocabulary.pieces(ids.tolist()))
+            pieces = tuple(self.vocabulary.target.pieces(ids.tolist()))
             cut = bool(np.count_nonzero(ids) >= limit)
             found.append((ids, Translation(text, float(result.scores[first]), pieces, cut)))
         return found

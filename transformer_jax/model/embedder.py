@@ -1,4 +1,4 @@
-"""The shared embedding matrix: token lookup, logits, and a loss that computes logits in chunks."""
+"""The embedding matrices: token lookup, logits, and a loss that computes logits in chunks."""
 
 import functools
 import math

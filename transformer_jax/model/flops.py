@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from transformer_jax.config import Config, ModelConfig
+from transformer_jax.config import Config, ModelConfig, VocabSizes
 
 
 def forward_flops(
     config: ModelConfig,
-    vocab_size: int,
+    vocab_size: int | VocabSizes,
     source_lengths: Sequence[int],
     target_lengths: Sequence[int],
 ) -> float:
@@ -21,7 +21,7 @@ def forward_flops(
 
     Args:
       config: the model's sizes.
-      vocab_size: V.
+      vocab_size: V of both sides, or of each.
       source_lengths: number of source tokens of each sentence pair.
       target_lengths: number of target tokens of each sentence pair.
     """
@@ -38,12 +38,13 @@ def forward_flops(
         + (target + source) * projections / 2
         + pairs * sum(s * t for s, t in zip(source_lengths, target_lengths, strict=True))
     )
-    return config.num_layers * (encoder + decoder) + 2 * target * width * vocab_size
+    output = 2 * target * width * VocabSizes.of(vocab_size).target
+    return config.num_layers * (encoder + decoder) + output
 
 
 def training_flops(
     config: ModelConfig,
-    vocab_size: int,
+    vocab_size: int | VocabSizes,
     source_lengths: Sequence[int],
     target_lengths: Sequence[int],
 ) -> float:
@@ -55,13 +56,16 @@ def training_flops(
 
 
 def step_flops(
-    config: Config, vocab_size: int, source_lengths: Sequence[int], target_lengths: Sequence[int]
+    config: Config,
+    vocab_size: int | VocabSizes,
+    source_lengths: Sequence[int],
+    target_lengths: Sequence[int],
 ) -> float:
     """Return the `training_flops` of a step of this run; R-Drop takes two passes.
 
     Args:
       config: the config of the run.
-      vocab_size: V.
+      vocab_size: V of both sides, or of each.
       source_lengths: number of source tokens of each sentence pair.
       target_lengths: number of target tokens of each sentence pair.
     """

@@ -6,22 +6,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from transformer_jax.config import ModelConfig
+from transformer_jax.config import ModelConfig, VocabSizes
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.model.matmul import KERNELS, prefers_transposed
 from transformer_jax.model.transformer import Transformer
 
 
 @functools.cache
-def parameter_shapes(config: ModelConfig, vocab_size: int) -> Any:
+def parameter_shapes(config: ModelConfig, vocab_size: int | VocabSizes) -> Any:
     """Return a model's parameters without computing them: a `jax.ShapeDtypeStruct` for each."""
     tokens = jnp.zeros((1, 1), jnp.int32)
-    init = Transformer(config, vocab_size).init
+    init = Transformer.of(config, vocab_size).init
     return jax.eval_shape(init, jax.random.key(0), tokens, tokens)['params']
 
 
 @functools.cache
-def parameter_count(config: ModelConfig, vocab_size: int) -> int:
+def parameter_count(config: ModelConfig, vocab_size: int | VocabSizes) -> int:
     """Return the number of parameters of a model, without computing them."""
     return sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(config, vocab_size)))
 
@@ -30,7 +30,7 @@ def in_compute_dtype(config: ModelConfig, params: Any) -> Any:
     """Return the parameters with all kernels converted to the dtype of their products.
 
     The model computes the same with them, to the bit. Otherwise every decoding step would convert
-    the kernels again. Embeddings, biases and norms stay float32.
+    the kernels again. Embeddings of tokens, biases and norms stay float32.
 
     Args:
       config: the model's config.
@@ -39,7 +39,7 @@ def in_compute_dtype(config: ModelConfig, params: Any) -> Any:
     dtype = compute_dtype(config)
 
     def convert(path: tuple, x: jax.Array) -> jax.Array:
-        return x.astype(dtype) if path[-1].key in KERNELS else x
+        return x.astype(dtype) if path[-1].key in {*KERNELS, 'output_embedding'} else x
 
     return jax.tree_util.tree_map_with_path(convert, params)
 

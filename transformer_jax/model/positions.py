@@ -8,7 +8,9 @@ from transformer_jax.config import ModelConfig
 from transformer_jax.model.dropout import Dropout
 
 
-def sinusoidal_positions(positions: jax.Array, size: int, *, halves: bool = False) -> jax.Array:
+def sinusoidal_positions(
+    positions: jax.Array, size: int, *, halves: bool = False, inclusive: bool = False
+) -> jax.Array:
     """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos of the same.
 
     They are computed, not looked up, so sentences may have any length.
@@ -17,16 +19,21 @@ def sinusoidal_positions(positions: jax.Array, size: int, *, halves: bool = Fals
       positions: [...] int positions, counted from 0.
       size: D, even.
       halves: all sines first, then all cosines, instead of alternating columns.
+      inclusive: the frequencies go from 1 to 1/10000 and include both ends, as in tensor2tensor and
+        Marian: frequency i is 10000^(-i/(d/2-1)).
 
     Returns:
       [..., D] float32, sines in the even columns and cosines in the odd ones.
 
     Raises:
-      ValueError: if `size` is odd.
+      ValueError: if `size` is odd, or is 2 and `inclusive`.
     """
     if size % 2:
         raise ValueError(f'sinusoidal positions need an even size, not {size}.')
-    frequencies = 10000.0 ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / size)
+    if inclusive and size < 4:
+        raise ValueError(f'inclusive frequencies need a size of 4 or more, not {size}.')
+    last = size - 2 if inclusive else size
+    frequencies = 10000.0 ** (-jnp.arange(0, size, 2, dtype=jnp.float32) / last)
     angles = positions[..., None].astype(jnp.float32) * frequencies.reshape(
         (1,) * positions.ndim + (-1,)
     )
@@ -66,8 +73,12 @@ class Positions(nn.Module):
         """
         config = self.config
         if config.positions != 'learned':
-            halves = config.positions == 'sinusoidal_halves'
-            encoding_TD = sinusoidal_positions(positions, config.d_model, halves=halves)
+            encoding_TD = sinusoidal_positions(
+                positions,
+                config.d_model,
+                halves=config.positions != 'sinusoidal',
+                inclusive=config.positions == 'sinusoidal_marian',
+            )
         else:
             check_positions(config, positions.shape[0])
             shape = (config.max_positions, config.d_model)

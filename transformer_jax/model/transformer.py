@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from transformer_jax.config import ModelConfig
+from transformer_jax.config import ModelConfig, VocabSizes
 from transformer_jax.model.attention import heads_dtype, padding_mask
 from transformer_jax.model.embedder import OutputWeights, embedding_lookup, logits
 from transformer_jax.model.kv_cache import Caches, DecodingCache, KVCache, ancestor_mask
@@ -117,35 +117,75 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Encoder, decoder, and one matrix for both embeddings and the output (section 3.4).
+    """Encoder, decoder, embeddings and output, which are one matrix unless the config unties them.
 
     Token id 0 is padding, and also the first input of the decoder.
 
     Attributes:
       config: the sizes; the default is the paper's base model.
-      vocab_size: V, the size of the vocabulary that both languages share.
+      vocab_size: V, the size of the target vocabulary.
       layout: where the model's arrays lie on the devices.
+      source_vocab_size: the size of the source vocabulary; None means V. With one matrix for both
+        embeddings (section 3.4), both languages share a vocabulary.
     """
 
     config: ModelConfig
     vocab_size: int
     layout: Layout = Layout()
+    source_vocab_size: int | None = None
+
+    @classmethod
+    def of(
+        cls, config: ModelConfig, sizes: int | VocabSizes, layout: Layout | None = None
+    ) -> 'Transformer':
+        """Return the model of these vocabularies.
+
+        Args:
+          config: the sizes.
+          sizes: V of both sides, or of each.
+          layout: where the model's arrays lie on the devices.
+        """
+        target, source = VocabSizes.of(sizes)
+        return cls(config, target, layout or Layout(), None if source == target else source)
 
     def setup(self):
-        # Embeddings are multiplied by sqrt(D), so they have unit variance; logits use the matrix as
-        # it is, so they have about unit variance, too.
-        shape = (self.vocab_size, self.config.d_model)
-        init = nn.initializers.normal(self.config.d_model**-0.5)
-        embedding_VD = self.param('embedding', init, shape, jnp.float32)
-        # One copy for each group of rows, so one on each device. Because all three uses share the
-        # copy, their gradients are added on the device, and only the sum travels.
-        copies_GVD = jnp.broadcast_to(embedding_VD[None], (self.layout.row_groups, *shape))
-        self.embedding_GVD = self.layout(copies_GVD, 'GVD')
+        tied, size = self.config.tied_embeddings, self.vocab_size
+        source_size = self.source_vocab_size or size
+        if tied == 'all' and source_size != size:
+            raise ValueError(
+                f'source_vocab_size={source_size} differs from vocab_size={size}, but '
+                "model.tied_embeddings='all' is one matrix for both: choose 'decoder' or 'none'."
+            )
+        self.embedding_GVD = self._matrix('embedding', size)
+        self.source_embedding_GVD = self.output_embedding_GVD = self.embedding_GVD
+        if tied != 'all':
+            self.source_embedding_GVD = self._matrix('source_embedding', source_size)
+        if tied == 'none':
+            self.output_embedding_GVD = self._matrix('output_embedding', size)
         if self.config.output_bias:
             zeros = nn.initializers.zeros
             self.output_bias_V = self.param('output_bias', zeros, (self.vocab_size,), jnp.float32)
         self.encoder = Encoder(self.config, self.layout)
         self.decoder = Decoder(self.config, self.layout)
+
+    def _matrix(self, name: str, size: int) -> jax.Array:
+        """Return the parameter [size, D] for each group of rows, so one copy on each device.
+
+        If several uses share the copy, their gradients are added on the device, and only the sum
+        travels.
+        """
+
+        # Embeddings are multiplied by sqrt(D), so they have unit variance; logits use the matrix as
+        # it is, so they have about unit variance, too.
+        def init(*args):
+            values_VD = nn.initializers.normal(self.config.d_model**-0.5)(*args)
+            is_zero = self.config.decoder_start == 'zero' and name == 'embedding'
+            return values_VD.at[0].set(0.0) if is_zero else values_VD
+
+        shape = (size, self.config.d_model)
+        values_VD = self.param(name, init, shape, jnp.float32)
+        copies_GVD = jnp.broadcast_to(values_VD[None], (self.layout.row_groups, *shape))
+        return self.layout(copies_GVD, 'GVD')
 
     def __call__(
         self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
@@ -197,14 +237,18 @@ class Transformer(nn.Module):
                 f'{target_inputs.shape[0]}.'
             )
         x_BTD, _, _ = self.decoder(
-            self._embed(target_inputs), memory, padding_mask(source), deterministic=deterministic
+            self._embed_target(target_inputs),
+            memory,
+            padding_mask(source),
+            deterministic=deterministic,
         )
         return x_BTD, self._output_weights()
 
     def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
         """Encode [B, S] int32 ids; return [B, S, D]."""
         _check_ids('source', source)
-        return self.encoder(self._embed(source), padding_mask(source), deterministic=deterministic)
+        x_BSD = self._embed(self.source_embedding_GVD, source)
+        return self.encoder(x_BSD, padding_mask(source), deterministic=deterministic)
 
     def start_decoding(self, source: jax.Array) -> DecodingCache:
         """Encode [B, S] int32 ids and return a cache for one hypothesis of each sentence.
@@ -220,7 +264,7 @@ class Transformer(nn.Module):
         )
         # Run a step only for the keys and values that each layer makes of the memory. The compiler
         # removes the rest of it.
-        start, mask = self._embed(jnp.zeros((batch, 1), jnp.int32)), padding_mask(source)
+        start, mask = self._embed_target(jnp.zeros((batch, 1), jnp.int32)), padding_mask(source)
         _, _, memory = self.decoder(start, self.encode(source), mask)
         ancestors = jnp.zeros((batch, 1, 0), jnp.int32)
         return DecodingCache((nothing,) * config.num_layers, memory, mask, ancestors)
@@ -260,7 +304,7 @@ class Transformer(nn.Module):
         own_BK = jnp.broadcast_to(own_K[None], (batch, hypotheses))
         cache = cache._replace(ancestors=cache.ancestors.at[:, :, position].set(own_BK))
         x_BKD, self_attention, _ = self.decoder(
-            self._embed(tokens.reshape(batch, hypotheses)),
+            self._embed_target(tokens.reshape(batch, hypotheses)),
             cache.memory,
             cache.memory_mask,
             cache=cache,
@@ -272,14 +316,27 @@ class Transformer(nn.Module):
         logits_RV = logits_BKV.reshape(tokens.shape[0], -1)
         return logits_RV, cache._replace(self_attention=self_attention)
 
-    def _embed(self, tokens_BT: jax.Array) -> jax.Array:
-        x_GRTD = jax.vmap(embedding_lookup)(self.embedding_GVD, self.layout.in_groups(tokens_BT))
+    def _embed(self, embedding_GVD: jax.Array, tokens_BT: jax.Array) -> jax.Array:
+        x_GRTD = jax.vmap(embedding_lookup)(embedding_GVD, self.layout.in_groups(tokens_BT))
         x_BTD = x_GRTD.reshape(*tokens_BT.shape, -1)
         return self.layout(x_BTD, 'BTD') * self.config.d_model**0.5
 
+    def _embed_target(self, tokens_BT: jax.Array) -> jax.Array:
+        x_BTD = self._embed(self.embedding_GVD, tokens_BT)
+        if self.config.decoder_start == 'zero':
+            x_BTD = jnp.where(tokens_BT[..., None] == 0, 0.0, x_BTD)
+        return x_BTD
+
     def _output_weights(self) -> OutputWeights:
+        embedding_GVD = self.output_embedding_GVD
+        if self.config.decoder_start == 'zero' and self.config.tied_embeddings != 'none':
+            # No gradient for the row of padding: as an input it is zero, so it stays zero.
+            is_padding_V = jnp.arange(self.vocab_size) == 0
+            embedding_GVD = jnp.where(
+                is_padding_V[None, :, None], jax.lax.stop_gradient(embedding_GVD), embedding_GVD
+            )
         bias_V = self.output_bias_V if self.config.output_bias else None
-        return OutputWeights(self.embedding_GVD.astype(compute_dtype(self.config)), bias_V)
+        return OutputWeights(embedding_GVD.astype(compute_dtype(self.config)), bias_V)
 
 
 def shift_right(targets: jax.Array) -> jax.Array:

@@ -16,13 +16,19 @@ from transformer_jax.storage.files import open_regular
 _DTYPES = {'F32': 'float32', 'BF16': 'bfloat16', 'F16': 'float16', 'F64': 'float64'}
 
 
-def write_weights(path: Path, weights: Mapping[str, np.ndarray], dtype: str = 'float32') -> None:
+def write_weights(
+    path: Path,
+    weights: Mapping[str, np.ndarray],
+    dtype: str = 'float32',
+    metadata: dict[str, str] | None = None,
+) -> None:
     """Write arrays, rounded to a dtype.
 
     Args:
       path: the file.
       weights: arrays by name.
       dtype: 'float32' or 'bfloat16'.
+      metadata: texts that the file holds besides.
 
     Raises:
       OSError: if the file cannot be written.
@@ -36,7 +42,7 @@ def write_weights(path: Path, weights: Mapping[str, np.ndarray], dtype: str = 'f
     path.touch()
     mode = path.stat().st_mode  # safetensors makes a file that only its owner can read
     try:
-        safetensors.numpy.save_file(arrays, path)
+        safetensors.numpy.save_file(arrays, path, metadata)
     except safetensors.SafetensorError as error:  # the system's error is in its text only
         raise OSError(errno.EIO, first_line(error), str(path)) from error
     path.chmod(mode)

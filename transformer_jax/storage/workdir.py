@@ -1,7 +1,8 @@
 """The work directory of a run. It is self-contained: it can be moved and still translates.
 
 config.json         the config, and a fingerprint of the data
-vocabulary.model    the SentencePiece model
+vocabulary.model    the SentencePiece model; or source_vocabulary.model and target_vocabulary.model,
+                    with .json files beside them if tables give pieces their ids
 checkpoints/        Orbax checkpoints
 metrics.jsonl       one JSON object a line
 tensorboard/        the same metrics for TensorBoard
@@ -49,10 +50,15 @@ _RESULTS = {
     'best_dev': (None, {'step': int, 'bleu': float}),
     'examples': [dict.fromkeys(('source', 'reference', 'translation'), str)],
 }
+SHARED_VOCABULARY = 'vocabulary.model'
+SIDE_VOCABULARIES = ('source_vocabulary.model', 'target_vocabulary.model')
 # The files and folders that a run writes.
 WRITTEN = (
     'config.json',
-    'vocabulary.model',
+    SHARED_VOCABULARY,
+    *SIDE_VOCABULARIES,
+    'source_vocabulary.json',
+    'target_vocabulary.json',
     'checkpoints',
     'checkpoints.damaged',
     'metrics.jsonl',
@@ -111,8 +117,9 @@ class Workdir:
 
     @property
     def vocabulary(self) -> Path:
-        """Return the path of the SentencePiece model."""
-        return self.path / 'vocabulary.model'
+        """Return the path of the SentencePiece model, of the source if each side has its own."""
+        source = self.path / SIDE_VOCABULARIES[0]
+        return source if os.path.lexists(source) else self.path / SHARED_VOCABULARY
 
     @property
     def metrics(self) -> Path:

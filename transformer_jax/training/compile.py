@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from transformer_jax.config import Config
+from transformer_jax.config import Config, VocabSizes
 from transformer_jax.data.batching import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
@@ -105,12 +105,14 @@ def compiler_options(backend: str, deterministic: bool) -> dict[str, bool]:
     return {name: value for name, value in options.items() if name not in flags}
 
 
-def make_train_step(config: Config, vocab_size: int, mesh: Mesh) -> Callable[..., TrainState]:
+def make_train_step(
+    config: Config, vocab_size: int | VocabSizes, mesh: Mesh
+) -> Callable[..., TrainState]:
     """Return the jitted training step, sharded over `mesh`.
 
     Args:
       config: the run's config.
-      vocab_size: V.
+      vocab_size: V of both sides, or of each.
       mesh: the devices.
 
     Returns:
@@ -120,7 +122,7 @@ def make_train_step(config: Config, vocab_size: int, mesh: Mesh) -> Callable[...
     Raises:
       UserError: if the mesh does not divide the model.
     """
-    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
+    model = Transformer.of(config.model, vocab_size, MeshLayout(mesh))
     d_model = config.model.d_model
 
     def step(state: TrainState, batch: Mapping[str, jax.Array], dynamic: DynamicHyperparameters):
@@ -153,7 +155,7 @@ def batch_rows(config: Config, bucket: Bucket, mesh: Mesh) -> int:
 
 def compile_steps(
     config: Config,
-    vocab_size: int,
+    vocab_size: int | VocabSizes,
     buckets: Sequence[Bucket],
     mesh: Mesh,
     limit: int | None = None,
@@ -163,7 +165,7 @@ def compile_steps(
 
     Args:
       config: the run's config.
-      vocab_size: V.
+      vocab_size: V of both sides, or of each.
       buckets: the batch shapes.
       mesh: the devices.
       limit: bytes of memory of a device; None to compile whatever it needs.
@@ -201,7 +203,7 @@ def compile_steps(
 class _Compiler:
     """Loads or compiles the training step for one bucket, and checks its memory."""
 
-    def __init__(self, config: Config, vocab_size: int, mesh: Mesh, limit: int | None):
+    def __init__(self, config: Config, vocab_size: int | VocabSizes, mesh: Mesh, limit: int | None):
         self._config, self._vocab_size, self._mesh = config, vocab_size, mesh
         self._limit = limit
         self._options = compiler_options(jax.default_backend(), config.train.deterministic)

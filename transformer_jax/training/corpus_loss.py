@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from transformer_jax.data.batching import batches_by_length
 from transformer_jax.data.token_store import Sentences, sentences_from
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import memory, signals
@@ -38,7 +38,7 @@ class CorpusLoss(NamedTuple):
     Attributes:
       loss: label-smoothed cross-entropy, nats per token.
       nll: negative log-likelihood, nats per token.
-      perplexity: exp(nll), per token of this vocabulary.
+      perplexity: exp(nll), per token of the target vocabulary.
       tokens: number of target tokens, including EOS.
     """
 
@@ -61,13 +61,13 @@ class LossEvaluator:
 
     Attributes:
       model: the Transformer.
-      vocabulary: the vocabulary of both languages.
+      vocabulary: the vocabularies of both sides.
       label_smoothing: eps of the smoothed loss.
       mesh: the devices, which share the rows of a batch.
     """
 
     def __init__(
-        self, model: Transformer, vocabulary: Vocabulary, label_smoothing: float, mesh: Mesh
+        self, model: Transformer, vocabulary: VocabularyPair, label_smoothing: float, mesh: Mesh
     ):
         self.model, self.vocabulary = model, vocabulary
         self.label_smoothing, self.mesh = label_smoothing, mesh
@@ -132,9 +132,9 @@ class LossEvaluator:
         return run(params, batch, model=self.model, label_smoothing=self.label_smoothing)
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> '_Encoded':
-        source, target = (
-            sentences_from(self.vocabulary.encode(texts)) for texts in zip(*pairs, strict=True)
-        )
+        sources, targets = zip(*pairs, strict=True)
+        source = sentences_from(self.vocabulary.source.encode(sources))
+        target = sentences_from(self.vocabulary.target.encode(targets))
         return _Encoded(source, target, np.maximum(source.lengths, target.lengths))
 
     def _batches(

@@ -52,7 +52,7 @@ class Evaluator:
           mesh: the devices.
         """
         self._config, self._data, self._mesh = config, data, mesh
-        model = Transformer(config.model, data.vocabulary.size, MeshLayout(mesh))
+        model = Transformer.of(config.model, data.vocabulary.sizes, MeshLayout(mesh))
         smoothing = config.optimizer.label_smoothing
         self._loss = LossEvaluator(model, data.vocabulary, smoothing, mesh)
 

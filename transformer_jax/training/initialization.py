@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from transformer_jax.config import Config
+from transformer_jax.config import Config, VocabSizes
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import program_cache
@@ -18,21 +18,23 @@ from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import TrainState, init_state
 
 
-def _initializer(config: Config, vocab_size: int, mesh: Mesh) -> Callable[[np.uint32], TrainState]:
+def _initializer(
+    config: Config, vocab_size: int | VocabSizes, mesh: Mesh
+) -> Callable[[np.uint32], TrainState]:
     """Return the function that makes the initial state from a seed."""
-    model = Transformer(config.model, vocab_size, MeshLayout(mesh))
+    model = Transformer.of(config.model, vocab_size, MeshLayout(mesh))
     optimizer = make_optimizer(config.optimizer, config.model.d_model)
     with_ema = config.optimizer.ema_decay > 0.0
     return functools.partial(init_state, model, optimizer, with_ema=with_ema)
 
 
 @functools.lru_cache(1)
-def abstract_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
+def abstract_state(config: Config, vocab_size: int | VocabSizes, mesh: Mesh) -> TrainState:
     """Return `initial_state` with a `jax.ShapeDtypeStruct` in place of each array.
 
     Args:
       config: the run's config.
-      vocab_size: V.
+      vocab_size: V of both sides, or of each.
       mesh: the devices.
 
     Raises:
@@ -47,12 +49,12 @@ def abstract_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
     return jax.tree.map(with_sharding, shapes, state_shardings(shapes, mesh))
 
 
-def initial_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
+def initial_state(config: Config, vocab_size: int | VocabSizes, mesh: Mesh) -> TrainState:
     """Return the state before step 1. Each device makes its own part.
 
     Args:
       config: the run's config; train.seed determines the parameters.
-      vocab_size: V.
+      vocab_size: V of both sides, or of each.
       mesh: the devices.
 
     Raises:

@@ -41,12 +41,12 @@ def preflight(run: Run, state: TrainState) -> dict[Bucket, CompiledStep]:
     run.evaluator.check(state.weights)
     warn_of_long_references(data, config.decode.max_extra_length)
     warn_of_normalization(
-        data.vocabulary, [target for _, target in data.dev], config.data.target_language
+        data.vocabulary.target, [target for _, target in data.dev], config.data.target_language
     )
     warn_of_empty_micro_batches(config, data.plan.buckets, mesh)
     steps = compile_steps(
         config,
-        data.vocabulary.size,
+        data.vocabulary.sizes,
         data.plan.buckets,
         mesh,
         device_memory(mesh.local_devices[0], state),
@@ -69,7 +69,7 @@ def log_summary(run: Run, state: TrainState) -> None:
         '%s parameters, vocabulary of %s, %s training pairs in %d shapes, '
         '%d batches an epoch (padding %.1f %%), on %d %s device%s%s.',
         f'{parameters:,}',
-        f'{data.vocabulary.size:,}',
+        data.vocabulary.sizes,
         f'{len(data.store) - data.plan.dropped:,}',
         len(data.plan.buckets),
         data.plan.batches_per_epoch,
@@ -113,8 +113,9 @@ def warn_of_long_references(data: Data, max_extra_length: int) -> None:
     """
     lengths = {'train': (data.store.source.lengths, data.store.target.lengths)}
     for name, pairs in (('dev', data.dev), ('test', data.test)):
-        sides = zip(*pairs, strict=True)
-        lengths[name] = [np.array([*map(len, data.vocabulary.encode(side))]) for side in sides]
+        sources, targets = zip(*pairs, strict=True)
+        encoded = data.vocabulary.source.encode(sources), data.vocabulary.target.encode(targets)
+        lengths[name] = [np.array([*map(len, ids)]) for ids in encoded]
     too_long = {k: np.sum(y > x + max_extra_length) for k, (x, y) in lengths.items()}
     if any(too_long.values()):
         counts = (f'{too_long[k]:,} of {len(x):,} ({k})' for k, (x, _) in lengths.items())
@@ -132,7 +133,7 @@ def warn_of_normalization(
     """Log a warning if the vocabulary cannot write the references, with the BLEU that it costs.
 
     Args:
-      vocabulary: the run's.
+      vocabulary: the run's, of the target side.
       references: target texts of dev.
       target_language: chooses sacreBLEU's tokenizer.
     """

@@ -8,6 +8,7 @@ from typing import Any
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.storage.pretrained import another_model, model_folder
 from transformer_jax.storage.release import read_release
@@ -132,8 +133,8 @@ def check_checkpoints_remain(folder: Workdir, config: Config, saved: SavedRun | 
 
 def required_vocabulary(
     folder: Workdir, config: Config, saved: SavedRun | None
-) -> Vocabulary | None:
-    """Return the vocabulary that the run has to use; None if the data decide.
+) -> VocabularyPair | None:
+    """Return the vocabularies that the run has to use; None if the data decide.
 
     Raises:
       UserError: if the folder, the config and train.init_from contradict each other.
@@ -143,8 +144,8 @@ def required_vocabulary(
     return inherited_vocabulary(config)
 
 
-def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabulary:
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of the workdir')
+def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> VocabularyPair:
+    vocabulary = VocabularyPair.load(folder.path)
     if saved.vocabulary_digest not in (None, vocabulary.digest):
         raise UserError(
             f'{str(folder.vocabulary)!r} is not the vocabulary that the run was trained with: '
@@ -164,8 +165,8 @@ def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabul
     return vocabulary
 
 
-def inherited_vocabulary(config: Config) -> Vocabulary | None:
-    """Return the vocabulary of train.init_from, whose weights have to fit the config."""
+def inherited_vocabulary(config: Config) -> VocabularyPair | None:
+    """Return the vocabularies of train.init_from, whose weights have to fit the config."""
     origin = config.train.init_from
     if not origin:
         return None
@@ -181,11 +182,11 @@ def inherited_vocabulary(config: Config) -> Vocabulary | None:
             f'(now against there: {"; ".join(differences)}): '
             'give these fields the values they have there, or start from another folder.'
         )
-    vocabulary = Vocabulary.load(folder.vocabulary, field='vocabulary of train.init_from')
-    if vocabulary.size != config.data.vocab_size:
+    vocabulary = VocabularyPair.load(folder.path, field='vocabulary of train.init_from')
+    if {*vocabulary.sizes} != {config.data.vocab_size}:
         _logger.info(
             'The vocabulary is that of train.init_from: %s pieces, not data.vocab_size=%s.',
-            f'{vocabulary.size:,}',
+            vocabulary.sizes,
             f'{config.data.vocab_size:,}',
         )
     return vocabulary

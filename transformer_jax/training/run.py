@@ -8,7 +8,7 @@ import optax
 from jax.sharding import Mesh
 
 from transformer_jax.checkpointing.manager import Checkpoints
-from transformer_jax.config import Config
+from transformer_jax.config import Config, VocabSizes
 from transformer_jax.data.prepare import Data
 from transformer_jax.inference.load import load_trained
 from transformer_jax.runtime import processes
@@ -62,7 +62,7 @@ class Run:
 
     def save_config(self) -> None:
         """Write what the folder needs to be resumed and to translate, before the first step."""
-        self.data.vocabulary.save(self.folder.vocabulary)
+        self.data.vocabulary.save(self.folder.path)
         self.folder.write_run(
             SavedRun(
                 self.config,
@@ -101,10 +101,10 @@ def open_run(
     )
     # A resumed run does not also allocate a fresh state.
     restored = checkpoints.restore_latest(
-        abstract_state(config, data.vocabulary.size, mesh).items()
+        abstract_state(config, data.vocabulary.sizes, mesh).items()
     )
     state = (
-        _first_state(config, data.vocabulary.size, mesh)
+        _first_state(config, data.vocabulary.sizes, mesh)
         if restored is None
         else _forget_skipped_steps(config, TrainState.from_items(restored))
     )
@@ -133,7 +133,7 @@ def open_run(
     return run, state
 
 
-def _first_state(config: Config, vocab_size: int, mesh: Mesh) -> TrainState:
+def _first_state(config: Config, vocab_size: VocabSizes, mesh: Mesh) -> TrainState:
     """Return the state before step 1, with the weights of train.init_from if that is set."""
     state = initial_state(config, vocab_size, mesh)
     origin = config.train.init_from

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from transformer_jax.model import Transformer
+from transformer_jax.model import Layout, Transformer
 from transformer_jax.training.loss import LossSums
 
 
@@ -90,7 +90,7 @@ def init_state(
     """Return a fresh state whose parameters are drawn from `seed`."""
     tokens = jnp.zeros((1, 1), jnp.int32)
     # Without sharding constraints, because one row cannot be divided among devices.
-    bare = Transformer(model.config, model.vocab_size)
+    bare = model.clone(layout=Layout())
     params = bare.init(jax.random.key(seed), tokens, tokens)['params']
     ema = jax.tree.map(jnp.copy, params) if with_ema else None
     return TrainState(jnp.int32(0), params, ema, optimizer.init(params), LogWindow.empty())

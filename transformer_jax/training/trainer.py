@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer_jax.config import Config
 from transformer_jax.data.prepare import Data, prepare
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.memory import device_memory
@@ -62,7 +62,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
         data = _prepare_in_turn(config, resume_checks.required_vocabulary(folder, config, saved))
         keep_compiled_programs(cache_folder(config.data.cache_dir))
         resume_checks.check_same_data(folder, saved, data)
-        abstract = abstract_state(config, data.vocabulary.size, mesh)
+        abstract = abstract_state(config, data.vocabulary.sizes, mesh)
         check_state_fits(config, abstract, device_memory(mesh.local_devices[0]))
         with folder.failures_to_write():
             if saved is None:
@@ -78,7 +78,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 return _finish(run, state)
 
 
-def _prepare_in_turn(config: Config, vocabulary: Vocabulary | None) -> Data:
+def _prepare_in_turn(config: Config, vocabulary: VocabularyPair | None) -> Data:
     """Prepare the data in process 0, then in the others, which may find it in the cache."""
     if not processes.is_first():
         processes.barrier('prepared')
