@@ -21,7 +21,6 @@ from transformer_jax.inference.search_methods import Search
 from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.release import WEIGHTS
 
-_SENTENCES = 20  # for each length
 # Rows and length of the calls of a program that takes any.
 _ANY_ROWS, _ANY_LENGTH = 5, 40
 # Of a score in float32, whose sums are added in another order.
@@ -50,40 +49,45 @@ class Gate:
     """What the comparison found, over all programs.
 
     Attributes:
-      outputs: number of outputs that were compared.
-      same_tokens: number of them with the same tokens.
+      text: what was translated, in words.
+      sentences: number of sentences.
+      outputs: number of outputs, one for each sentence and program.
+      same_tokens: number of outputs with the same tokens.
       ties: number of the others whose scores are the same within the tolerance.
-      largest_difference: of a score, relative to the score if that is above 1.
+      largest_difference: of a score, divided by the score if that is above 1.
     """
 
+    text: str
+    sentences: int
     outputs: int
     same_tokens: int
     ties: int
     largest_difference: float
 
     def report(self) -> dict[str, Any]:
-        """Return the content of conversion.json about the comparison."""
-        return {
-            'compared_with': 'beam search of transformer_jax in float32',
+        """Return what conversion.json holds about the comparison."""
+        return dataclasses.asdict(self) | {
+            'compared_with': 'the search of transformer_jax with float32 weights',
             'called_from': f'a process without {", ".join(_BLOCKED)}',
             'platform': 'cpu',
             'tolerance': _TOLERANCE,
-        } | dataclasses.asdict(self)
+        }
 
     def summary(self) -> str:
-        """Return the same for people."""
+        """Return what was found, for people."""
+        ties = f' ({self.ties} others have the same score)' if self.ties else ''
         return (
-            f'{self.same_tokens} of {self.outputs} outputs of the programs, called in a process '
-            'without this package, have the tokens that its search finds'
-            + (f' ({self.ties} others have the same score)' if self.ties else '')
-            + f'; the largest difference of a score is {self.largest_difference:.2g}'
+            f'the programs, called in a process without this package, on {self.text}: '
+            f'{self.same_tokens} of {self.outputs} outputs have the tokens that our search finds '
+            f'with float32 weights{ties}; largest difference of a score '
+            f'{self.largest_difference:.1e}'
         )
 
     def check(self) -> None:
         """Raise a RuntimeError if the programs compute something else in float32."""
-        differ = self.same_tokens + self.ties < self.outputs
-        if differ or not self.largest_difference <= _TOLERANCE:
-            raise RuntimeError(f'The exported programs are wrong: {self.summary()}.')
+        is_same = self.same_tokens + self.ties == self.outputs
+        if not (is_same and self.largest_difference <= _TOLERANCE):
+            raise RuntimeError(f'the export to stablehlo computes something else: {self.summary()}')
 
 
 def cpu_mesh() -> Mesh:
@@ -104,62 +108,57 @@ def cpu_mesh() -> Mesh:
 def compare(
     folder: Path,
     programs: Sequence[Program],
+    sentences: Sequence[np.ndarray],
     decoder: BatchDecoder,
     search: Search,
-    eos_id: int,
-    limit: int = 0,
+    *,
+    text: str,
 ) -> Gate:
-    """Translate random sentences with each program, and with this package's search.
+    """Translate sentences with each program, and with this package's search.
 
     Args:
       folder: the folder of the programs and their weights.
-      programs: the programs.
+      programs: the programs. Sentences that are too long for one are cut.
+      sentences: int32 ids that end with EOS.
       decoder: this package's search, with the same model in float32.
       search: what is asked for about each sentence.
-      eos_id: the token that ends a sentence.
-      limit: most tokens of a sentence, 0 for no limit.
+      text: what the sentences are, in words.
 
     Raises:
       RuntimeError: if a program cannot be called in another process.
     """
-    any_length = min(_ANY_LENGTH, limit or _ANY_LENGTH)
-    shapes = [(p.rows or _ANY_ROWS, p.length or any_length) for p in programs]
-    vocab_size = decoder.network.vocab_size
-    sentences = {s: list(_random_sentences(vocab_size, s, eos_id)) for _, s in shapes}
-    with tempfile.TemporaryDirectory() as name:
-        calls = []
-        for k, ((rows, length), program) in enumerate(zip(shapes, programs, strict=True)):
-            batches, found = Path(name, f'batches_{k}.npy'), Path(name, f'found_{k}.npz')
-            np.save(batches, _batches(sentences[length], rows, length))
-            files = {'program': folder / program.file, 'batches': batches, 'found': found}
-            calls.append({name: str(path) for name, path in files.items()})
-        _call({'weights': str(folder / WEIGHTS), 'calls': calls})
-        found = []
-        for call in calls:
-            with np.load(call['found']) as arrays:
-                found.append((arrays['tokens'], arrays['scores']))
-    wanted = {
-        length: {result.index: result for result in decoder(of_length, search)}
-        for length, of_length in sentences.items()
-    }
+    lengths = [program.length or _ANY_LENGTH for program in programs]
+    cut = {length: [_cut(ids, length) for ids in sentences] for length in lengths}
+    batches = [
+        _batches(cut[length], program.rows or _ANY_ROWS, length)
+        for program, length in zip(programs, lengths, strict=True)
+    ]
+    found = _call(folder, programs, batches)
+    wanted = {length: _outputs(decoder, of_length, search) for length, of_length in cut.items()}
     same, ties, largest = 0, 0, 0.0
-    for (_, length), (tokens, scores) in zip(shapes, found, strict=True):
-        for k, result in wanted[length].items():
-            score = float(result.scores[0])
-            difference = abs(float(scores[k]) - score) / max(1.0, abs(score))
-            is_same = np.array_equal(_trimmed(tokens[k]), _trimmed(result.tokens[0]))
+    for length, (all_tokens, scores) in zip(lengths, found, strict=True):
+        # Rows without a sentence are at the end.
+        for (tokens, score), found_tokens, found_score in zip(
+            wanted[length], all_tokens, scores, strict=False
+        ):
+            difference = abs(float(found_score) - score) / max(1.0, abs(score))
+            is_same = np.array_equal(np.trim_zeros(found_tokens, 'b'), np.trim_zeros(tokens, 'b'))
             same += is_same
             ties += not is_same and difference <= _TOLERANCE
             largest = max(largest, difference)
-    return Gate(sum(len(wanted[length]) for _, length in shapes), same, ties, largest)
+    return Gate(text, len(sentences), len(sentences) * len(programs), same, ties, largest)
 
 
-def _random_sentences(vocab_size: int, longest: int, eos_id: int) -> Iterator[np.ndarray]:
-    """Yield sentences of all lengths, whose tokens are random."""
-    rng = np.random.default_rng(0)
-    tokens = np.setdiff1d(np.arange(1, vocab_size), [eos_id])
-    for length in np.linspace(min(2, longest), longest, _SENTENCES).astype(int):
-        yield np.append(rng.choice(tokens, length - 1), eos_id).astype(np.int32)
+def _outputs(
+    decoder: BatchDecoder, sentences: Sequence[np.ndarray], search: Search
+) -> list[tuple[np.ndarray, float]]:
+    """Return tokens and score of the best output of each sentence."""
+    results = sorted(decoder(sentences, search), key=lambda result: result.index)
+    return [(result.tokens[0], float(result.scores[0])) for result in results]
+
+
+def _cut(ids: np.ndarray, length: int) -> np.ndarray:
+    return ids if len(ids) <= length else np.append(ids[: length - 1], ids[-1:])
 
 
 def _batches(sentences: Sequence[np.ndarray], rows: int, length: int) -> np.ndarray:
@@ -171,20 +170,31 @@ def _batches(sentences: Sequence[np.ndarray], rows: int, length: int) -> np.ndar
     return ids.reshape(count, rows, length)
 
 
-def _trimmed(tokens: np.ndarray) -> np.ndarray:
-    return np.trim_zeros(tokens, 'b')
-
-
-def _call(job: dict[str, Any]) -> None:
-    """Run `_CALLER`, isolated from this process."""
-    job = {'path': sys.path, 'blocked': _BLOCKED} | job
-    called = subprocess.run(
-        [sys.executable, '-I', '-c', _CALLER],
-        input=json.dumps(job),
-        env=os.environ | {'JAX_PLATFORMS': 'cpu'},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if called.returncode:
-        raise RuntimeError(f'The exported programs cannot be called: {called.stderr.strip()}')
+def _call(
+    folder: Path, programs: Sequence[Program], batches: Sequence[np.ndarray]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield tokens and scores of each program's batches, from a process without this package."""
+    with tempfile.TemporaryDirectory() as name:
+        calls = []
+        for k, (program, of_program) in enumerate(zip(programs, batches, strict=True)):
+            call = {
+                'program': str(folder / program.file),
+                'batches': os.path.join(name, f'batches_{k}.npy'),
+                'found': os.path.join(name, f'found_{k}.npz'),
+            }
+            np.save(call['batches'], of_program)
+            calls.append(call)
+        job = {'path': sys.path, 'blocked': _BLOCKED, 'weights': str(folder / WEIGHTS)}
+        called = subprocess.run(
+            [sys.executable, '-I', '-c', _CALLER],
+            input=json.dumps(job | {'calls': calls}),
+            env=os.environ | {'JAX_PLATFORMS': 'cpu'},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if called.returncode:
+            raise RuntimeError(f'the exported programs cannot be called: {called.stderr.strip()}')
+        for call in calls:
+            with np.load(call['found']) as arrays:
+                yield arrays['tokens'], arrays['scores']

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from transformer_jax.config import ModelConfig
+from transformer_jax.config import ModelConfig, VocabSizes
 from transformer_jax.inference.batch_decoder import search_batch
 from transformer_jax.inference.network import Ensemble
 from transformer_jax.inference.search_methods import Batch, Search
@@ -46,7 +46,9 @@ class Program:
         return f'translate_b{rows}_s{length}.stablehlo'
 
 
-def translate_fn(config: ModelConfig, vocab_size: int, search: Search, eos_id: int) -> TranslateFn:
+def translate_fn(
+    config: ModelConfig, vocab_size: VocabSizes, search: Search, eos_id: int
+) -> TranslateFn:
     """Return the function that translates a batch of token ids; its weights are an argument.
 
     It is the search that `translate` runs, with the best output of each sentence. The outputs of a
@@ -54,11 +56,11 @@ def translate_fn(config: ModelConfig, vocab_size: int, search: Search, eos_id: i
 
     Args:
       config: the model's config; its dtype is that of the matrix products on all platforms.
-      vocab_size: V.
+      vocab_size: V of each side.
       search: what is asked for about each sentence.
       eos_id: the token that ends a source and an output.
     """
-    ensemble = Ensemble((Transformer(config, vocab_size),))
+    ensemble = Ensemble((Transformer.of(config, vocab_size),))
     values, method = search.method.split()
 
     def translate(params: dict[str, Any], source: jax.Array) -> dict[str, jax.Array]:
