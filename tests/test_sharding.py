@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from transformer_jax.benchmark.report import collective_bytes
-from transformer_jax.config import Config, MeshConfig, ModelConfig, OptimizerConfig
+from transformer_jax.config import (
+    Config,
+    MeshConfig,
+    ModelConfig,
+    OptimizerConfig,
+    VocabSizes,
+)
 from transformer_jax.data.batching import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer, embedder
@@ -55,16 +61,16 @@ def batches(count):
 
 
 @functools.cache
-def compiled_step(mesh, remat=False, accumulate_steps=1):
+def compiled_step(mesh, accumulate_steps=1, sizes=VOCAB_SIZE, **model):
     """The step that trains, compiled for `mesh`, and the first state on it."""
     config = dataclasses.replace(
         CONFIG,
-        model=dataclasses.replace(MODEL, remat=remat),
+        model=dataclasses.replace(MODEL, **model),
         train=dataclasses.replace(CONFIG.train, accumulate_steps=accumulate_steps),
     )
     bucket = Bucket(rows=16, source_length=12, target_length=12)
-    (step,) = compile_steps(config, VOCAB_SIZE, (bucket,), mesh).values()
-    return step, functools.partial(initial_state, config, VOCAB_SIZE, mesh)
+    (step,) = compile_steps(config, sizes, (bucket,), mesh).values()
+    return step, functools.partial(initial_state, config, sizes, mesh)
 
 
 def losses(mesh, steps=20, **options):
@@ -92,9 +98,19 @@ def test_twenty_steps_on_a_mesh_equal_those_on_one_device(mesh, on_one_device):
         np.testing.assert_allclose(mine, theirs, atol=5e-3)
 
 
-def test_accumulation_on_a_mesh_equals_accumulation_on_one_device():
-    one = losses(make_mesh(devices=jax.devices()[:1]), 5, accumulate_steps=2)[0]
-    eight = losses(make_mesh(MESHES['2 x 2 x 2']), 5, accumulate_steps=2, remat=True)[0]
+@pytest.mark.parametrize(
+    'options',
+    [
+        {},
+        {'tied_embeddings': 'decoder', 'sizes': VocabSizes(VOCAB_SIZE, 128)},
+        {'tied_embeddings': 'none', 'decoder_start': 'zero'},
+    ],
+    ids=['paper', 'decoder', 'none'],
+)
+def test_accumulation_on_a_mesh_equals_accumulation_on_one_device(options):
+    options |= {'accumulate_steps': 2}
+    one = losses(make_mesh(devices=jax.devices()[:1]), 5, **options)[0]
+    eight = losses(make_mesh(MESHES['2 x 2 x 2']), 5, remat=True, **options)[0]
     np.testing.assert_allclose(eight, one, rtol=1e-4)
 
 
@@ -171,7 +187,7 @@ def test_a_table_of_another_rank_is_refused():
 
 
 def test_every_parameter_of_the_model_has_a_rule():
-    base = Transformer(Config().model, 1000)
+    base = Transformer(ModelConfig(tied_embeddings='none'), 1000)
     shapes = jax.eval_shape(functools.partial(init_state, base, OPTIMIZER, 0)).params
     shardings = jax.tree.leaves(state_shardings(shapes, make_mesh(MESHES['2 x 2 x 2'])))
     for leaf, sharding in zip(jax.tree.leaves(shapes), shardings, strict=True):

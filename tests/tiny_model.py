@@ -20,6 +20,15 @@ TARGET = jnp.array([[0, 6, 2, 9, 4], [0, 3, 3, 7, 5]])
 VARIANTS = [
     pytest.param({}, id='paper'),
     pytest.param({'norm': 'pre', 'positions': 'learned', 'd_k': 3, 'd_v': 5}, id='variant'),
+    pytest.param(
+        {
+            'tied_embeddings': 'none',
+            'decoder_start': 'zero',
+            'positions': 'sinusoidal_marian',
+            'output_bias': True,
+        },
+        id='marian',
+    ),
 ]
 
 

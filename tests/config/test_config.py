@@ -121,6 +121,24 @@ def test_vocabulary_and_init_from_exclude_each_other():
         UserError, match=r"data.vocabulary='v.model' does not go with train.init_from"
     ):
         Config(data=DataConfig(vocabulary='v.model'), train=TrainConfig(init_from='runs/a'))
+    each = {'source_vocabulary': 'a.model', 'target_vocabulary': 'b.model'}
+    with pytest.raises(
+        UserError, match=r"data.source_vocabulary='a.model' does not go with train.init_from"
+    ):
+        Config(
+            model=ModelConfig(tied_embeddings='none'),
+            data=DataConfig(shared_vocabulary=False, **each),
+            train=TrainConfig(init_from='runs/a'),
+        )
+
+
+def test_one_matrix_needs_one_vocabulary():
+    with pytest.raises(
+        UserError,
+        match=r"model.tied_embeddings='all' is one matrix for both languages, but data.shared_voc",
+    ):
+        Config(data=DataConfig(shared_vocabulary=False))
+    Config(model=ModelConfig(tied_embeddings='none'))
 
 
 # To mappings and back.

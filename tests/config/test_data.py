@@ -36,6 +36,22 @@ from transformer_jax.errors import UserError
             "data.test_target='b' requires data.test_source: set it too.",
         ),
         (
+            {'shared_vocabulary': False, 'vocabulary': 'a.model'},
+            "data.vocabulary='a.model' is one vocabulary for both languages, but "
+            'data.shared_vocabulary is False: name data.source_vocabulary and '
+            'data.target_vocabulary, or set it to True.',
+        ),
+        (
+            {'source_vocabulary': 'a.model', 'target_vocabulary': 'b.model'},
+            "data.source_vocabulary='a.model' is for one language, but data.shared_vocabulary is "
+            'True: set it to False, or name a vocabulary for both languages in data.vocabulary.',
+        ),
+        (
+            {'shared_vocabulary': False, 'target_vocabulary': 'b.model'},
+            "data.target_vocabulary='b.model' requires data.source_vocabulary: set it too, or "
+            'leave out both to train them.',
+        ),
+        (
             {'corpus': 'tfds', 'dataset': ''},
             "data.dataset='' must name a dataset, because data.corpus is 'tfds'.",
         ),

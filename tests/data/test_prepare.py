@@ -182,3 +182,34 @@ def test_a_pipe_in_the_cache_is_replaced_at_once(folder, caplog, entry):
     os.mkfifo(path)
     assert prepare(config(folder)).fingerprint == first.fingerprint
     assert 'not a regular file' in caplog.text
+
+
+def test_each_side_may_have_a_vocabulary_of_its_own_text(folder, monkeypatch):
+    given = config(folder, shared_vocabulary=False, vocab_size=275)
+    data = prepare(given)
+    source, target = data.vocabulary.source, data.vocabulary.target
+    assert (source.size, target.size) == (275, 275)
+    for ids, vocabulary, words in (
+        (data.store.source, source, 'the number '),
+        (data.store.target, target, 'le nombre '),
+    ):
+        line = ids.tokens[ids.offsets[0] : ids.offsets[1]]
+        assert vocabulary.decode(line.tolist()).startswith(words)
+    # Each has pieces of the words of its language, and not of those of the other.
+    assert len(source.encode(['the number'])[0]) < len(target.encode(['the number'])[0])
+    assert len(target.encode(['le nombre'])[0]) < len(source.encode(['le nombre'])[0])
+    monkeypatch.setattr(module.Vocabulary, 'train', None)  # the second time, from the cache
+    assert prepare(given).fingerprint == data.fingerprint
+
+
+def test_two_given_vocabulary_files_are_used(folder, tmp_path):
+    pair = prepare(config(folder, shared_vocabulary=False, vocab_size=275)).vocabulary
+    names = {'source_vocabulary': 'a.model', 'target_vocabulary': 'b.model'}
+    names = {field: str(tmp_path / name) for field, name in names.items()}
+    pair.source.save(names['source_vocabulary'])
+    pair.target.save(names['target_vocabulary'])
+    given = config(folder, shared_vocabulary=False, **names)
+    assert prepare(given).vocabulary.digest == pair.digest
+    os.remove(names['target_vocabulary'])
+    with pytest.raises(UserError, match=r"data\.target_vocabulary='.*b\.model' cannot be read"):
+        prepare(given)

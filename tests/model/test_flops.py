@@ -1,6 +1,6 @@
 import pytest
 
-from transformer_jax.config import Config, ModelConfig, OptimizerConfig
+from transformer_jax.config import Config, ModelConfig, OptimizerConfig, VocabSizes
 from transformer_jax.model.flops import forward_flops, step_flops, training_flops
 
 
@@ -22,6 +22,12 @@ def test_the_flops_of_sentences_add_up():
     config = ModelConfig(num_layers=2, d_model=8, d_ff=16, num_heads=2, d_k=3, d_v=5)
     both = forward_flops(config, 10, [3, 7], [2, 9])
     assert both == forward_flops(config, 10, [3], [2]) + forward_flops(config, 10, [7], [9])
+
+
+def test_only_the_target_vocabulary_costs_flops():
+    config = ModelConfig(num_layers=1, d_model=8, d_ff=16, num_heads=2, tied_embeddings='none')
+    both = forward_flops(config, VocabSizes(target=10, source=99), [3], [2])
+    assert both == forward_flops(config, 10, [3], [2])
 
 
 def test_base_takes_about_six_flops_per_parameter_and_token():

@@ -1,11 +1,15 @@
 """The paper's formula for positions, in numbers worked out by hand."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer_jax.config import ModelConfig
 from transformer_jax.model import sinusoidal_positions
+from transformer_jax.model.positions import Positions
 
 
 def test_position_0_alternates_sines_and_cosines_of_0():
@@ -73,3 +77,31 @@ def test_halves_are_the_same_columns_in_another_order():
     positions = jnp.arange(7)
     in_turn, halves = (sinusoidal_positions(positions, 6, halves=h) for h in (False, True))
     np.testing.assert_array_equal(halves, in_turn[:, [0, 2, 4, 1, 3, 5]])
+
+
+def test_marian_positions_have_frequencies_from_1_to_1_in_10000():
+    # Of width 6: 1, 10000^(-1/2) = 0.01 and 10000^(-2/2) = 0.0001; first sines, then cosines.
+    np.testing.assert_allclose(
+        sinusoidal_positions(jnp.array([2]), 6, halves=True, inclusive=True)[0],
+        [0.9092974, 0.0199987, 0.0002, -0.4161468, 0.9998, 1.0],
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize(
+    'kind, last', [('sinusoidal', 8), ('sinusoidal_halves', 8), ('sinusoidal_marian', 6)]
+)
+def test_each_kind_of_sinusoids_is_its_formula(kind, last):
+    config = ModelConfig(d_model=8, num_heads=1, positions=kind)
+    module, nothing = Positions(config), jnp.zeros((1, 5, 8))
+    found = module.apply({}, nothing, jnp.arange(5), deterministic=True)[0]
+    for position in range(5):
+        angles = [position / 10000 ** (2 * i / last) for i in range(4)]
+        waves = [[math.sin(x) for x in angles], [math.cos(x) for x in angles]]
+        expected = np.ravel(waves, 'F' if kind == 'sinusoidal' else 'C')
+        np.testing.assert_allclose(found[position], expected, atol=1e-6)
+
+
+def test_inclusive_frequencies_need_two_of_them():
+    with pytest.raises(ValueError, match='need a size of 4 or more, not 2'):
+        sinusoidal_positions(jnp.array([1]), 2, inclusive=True)

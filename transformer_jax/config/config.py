@@ -33,6 +33,8 @@ _FREE = (
     'data.data_dir',
     'data.manual_dir',
     'data.vocabulary',
+    'data.source_vocabulary',
+    'data.target_vocabulary',
     'data.train_source',
     'data.train_target',
     'data.dev_source',
@@ -118,10 +120,20 @@ class Config:
                 self.decode.alignment_heads,
                 f'must be at most model.num_heads={self.model.num_heads}.',
             )
-        if self.data.vocabulary and self.train.init_from:
+        if self.model.tied_embeddings == 'all' and not self.data.shared_vocabulary:
             fail(
-                'data.vocabulary',
-                self.data.vocabulary,
+                'model.tied_embeddings',
+                self.model.tied_embeddings,
+                'is one matrix for both languages, but data.shared_vocabulary is False: choose '
+                "'decoder' or 'none', or set it to True.",
+            )
+        # If one of the two files is named, both are.
+        for name in ('vocabulary', 'source_vocabulary'):
+            if not getattr(self.data, name) or not self.train.init_from:
+                continue
+            fail(
+                f'data.{name}',
+                getattr(self.data, name),
                 f'does not go with train.init_from={self.train.init_from!r}, which brings its own '
                 'vocabulary: leave out one of the two.',
             )
@@ -179,7 +191,8 @@ class Config:
         return [
             line
             for section, name, line in self._different_fields(other)
-            if section == 'model' and name not in _FREE_OF_WEIGHTS
+            if (section == 'model' and name not in _FREE_OF_WEIGHTS)
+            or f'{section}.{name}' == 'data.shared_vocabulary'
         ]
 
     def _different_fields(self, other: 'Config') -> Iterator[tuple[str, str, str]]:

@@ -47,9 +47,14 @@ class DataConfig:
         to generate); at most 100,000.
       test_size: number of pairs to hold out for test if the corpus has no test set (for
         'phrasebook', to generate); at most 100,000.
+      shared_vocabulary: whether both languages share one vocabulary, as in the paper. If not, each
+        has its own, and model.tied_embeddings must not be 'all'.
       vocabulary: path of a SentencePiece model; if empty, one is trained on the training set.
-      vocab_size: number of pieces of the shared vocabulary, including the 256 bytes that spell
-        unknown characters; at most 10,000,000.
+      source_vocabulary: path of the source language's SentencePiece model, if shared_vocabulary is
+        False; if empty, both are trained, each on its side of the training set.
+      target_vocabulary: as source_vocabulary, for the target language.
+      vocab_size: number of pieces of a vocabulary, including the 256 bytes that spell unknown
+        characters; at most 10,000,000. Both have this size if there are two.
       character_coverage: share of the training text's characters that become pieces, from 0.98 to
         1; bytes spell the others.
       normalization: SentencePiece's rule for both sides: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc',
@@ -90,7 +95,10 @@ class DataConfig:
     train_size: int = 60_000
     dev_size: int = 1000
     test_size: int = 1000
+    shared_vocabulary: bool = True
     vocabulary: str = ''
+    source_vocabulary: str = ''
+    target_vocabulary: str = ''
     vocab_size: int = 37_000
     character_coverage: float = 1.0
     normalization: str = 'nmt_nfkc'
@@ -126,6 +134,7 @@ class DataConfig:
             seed=(0, 2**32 - 1),
         )
         check_rate('data', self, 'subword_sampling')
+        self._check_vocabularies()
         if self.tokens_per_batch < 8 * self.max_length:
             fail(
                 'data.tokens_per_batch',
@@ -162,3 +171,28 @@ class DataConfig:
                 self.target_column,
                 'is also data.source_column: name two columns.',
             )
+
+    def _check_vocabularies(self) -> None:
+        if self.vocabulary and not self.shared_vocabulary:
+            fail(
+                'data.vocabulary',
+                self.vocabulary,
+                'is one vocabulary for both languages, but data.shared_vocabulary is False: name '
+                'data.source_vocabulary and data.target_vocabulary, or set it to True.',
+            )
+        for side, other in (('source', 'target'), ('target', 'source')):
+            name = getattr(self, f'{side}_vocabulary')
+            if name and self.shared_vocabulary:
+                fail(
+                    f'data.{side}_vocabulary',
+                    name,
+                    'is for one language, but data.shared_vocabulary is True: set it to False, or '
+                    'name a vocabulary for both languages in data.vocabulary.',
+                )
+            if name and not getattr(self, f'{other}_vocabulary'):
+                fail(
+                    f'data.{side}_vocabulary',
+                    name,
+                    f'requires data.{other}_vocabulary: set it too, or leave out both to train '
+                    'them.',
+                )

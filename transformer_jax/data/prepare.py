@@ -28,6 +28,7 @@ _logger = logging.getLogger('transformer_jax')
 # Increase this when a seed draws other segmentations: cached lengths depend on the draws.
 _DRAWS = 2
 _MAX_BYTE_FALLBACK_RATE = 0.05  # a higher rate suggests a vocabulary of other languages
+_SIDES = ('source', 'target')
 _SAMPLE = 1_000_000  # tokens of each side that are checked
 
 
@@ -77,7 +78,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
     if vocabulary is None:
         vocabulary = _vocabularies(config, corpus)
     sides = config.subword_sampling_sides
-    drawn = ('source', 'target') if sides == 'both' else (sides,)
+    drawn = _SIDES if sides == 'both' else (sides,)
     if config.subword_sampling and not all(getattr(vocabulary, x).can_sample for x in drawn):
         raise UserError(
             f'data.subword_sampling={config.subword_sampling} needs a vocabulary of BPE or unigram '
@@ -175,7 +176,7 @@ def _planned_lengths(
     except (OSError, ValueError, EOFError):
         _logger.warning('The cached lengths %s are damaged: drawing them again.', path)
     lengths = np.stack(
-        [subword_sampler.planned_lengths(side, config.max_length) for side in ('source', 'target')]
+        [subword_sampler.planned_lengths(side, config.max_length) for side in _SIDES]
     )
     content = io.BytesIO()  # np.save's own errors for a file lack the reason
     np.save(content, lengths)
@@ -185,6 +186,20 @@ def _planned_lengths(
 
 
 def _vocabularies(config: DataConfig, corpus: Corpus) -> VocabularyPair:
+    if config.source_vocabulary:
+        sides = (
+            Vocabulary.load(config.source_vocabulary, 'data.source_vocabulary'),
+            Vocabulary.load(config.target_vocabulary, 'data.target_vocabulary'),
+        )
+        try:
+            return VocabularyPair(*sides)
+        except ValueError as error:
+            raise UserError(
+                f'data.source_vocabulary={config.source_vocabulary!r} does not go with '
+                f'data.target_vocabulary={config.target_vocabulary!r}: {error}'
+            ) from error
+    if not config.shared_vocabulary:
+        return VocabularyPair(*(_trained_vocabulary(config, corpus, side) for side in _SIDES))
     if config.vocabulary:
         vocabulary = Vocabulary.load(config.vocabulary)
     else:
@@ -192,9 +207,11 @@ def _vocabularies(config: DataConfig, corpus: Corpus) -> VocabularyPair:
     return VocabularyPair(vocabulary, vocabulary)
 
 
-def _trained_vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
+def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = None) -> Vocabulary:
+    """Return the vocabulary of one side, or of both, from the cache if it is there."""
     settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
-    name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *map(str, settings)])}.model'
+    kind = [*map(str, settings), *([side] if side else [])]
+    name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *kind])}.model'
     path = cache_folder(config.cache_dir) / name
     if os.path.exists(path):
         try:
@@ -206,9 +223,13 @@ def _trained_vocabulary(config: DataConfig, corpus: Corpus) -> Vocabulary:
                 first_line(error),
             )
     make_folder(path.parent)  # before training, to fail early
-    _logger.info('Training a vocabulary of %s pieces.', f'{config.vocab_size:,}')
+    what = f'the {side} vocabulary' if side else 'a vocabulary'
+    _logger.info('Training %s of %s pieces.', what, f'{config.vocab_size:,}')
+    pairs = corpus.pairs('train')
     vocabulary = Vocabulary.train(
-        itertools.chain.from_iterable(corpus.pairs('train')),
+        (pair[_SIDES.index(side)] for pair in pairs)
+        if side
+        else itertools.chain.from_iterable(pairs),
         size=config.vocab_size,
         character_coverage=config.character_coverage,
         normalization=config.normalization,

@@ -110,10 +110,11 @@ class TableVocabulary(Vocabulary):
         """
         lines = [[self.table[i] for i in ids[:-1]] for ids in sentences]
         codes = [line[:1] if {*line[:1]} & {*self.language_codes} else [] for line in lines]
-        texts = self._processor.decode(
-            [line[len(code) :] for code, line in zip(codes, lines, strict=True)]
-        )
-        return [' '.join([*code, text]) for code, text in zip(codes, texts, strict=True)]
+        # One by one: for a list that begins with no pieces, SentencePiece expects ids.
+        return [
+            ' '.join([*code, self._processor.decode(line[len(code) :])])
+            for code, line in zip(codes, lines, strict=True)
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids up to EOS, without padding."""

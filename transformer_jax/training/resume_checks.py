@@ -151,17 +151,22 @@ def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabul
             f'{str(folder.vocabulary)!r} is not the vocabulary that the run was trained with: '
             'restore that one, or choose another --workdir.'
         )
-    named = config.data.vocabulary
-    # If the named file is gone, the copy in the folder is enough.
-    if (
-        named
-        and os.path.exists(user_path(named, 'data.vocabulary'))
-        and Vocabulary.load(named).digest != vocabulary.digest
+    for name, own in (
+        ('vocabulary', vocabulary.target),
+        ('source_vocabulary', vocabulary.source),
+        ('target_vocabulary', vocabulary.target),
     ):
-        raise UserError(
-            f'data.vocabulary={named!r} is not the vocabulary that the run in '
-            f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
-        )
+        field, named = f'data.{name}', getattr(config.data, name)
+        # If the named file is gone, the copy in the folder is enough.
+        if (
+            named
+            and os.path.exists(user_path(named, field))
+            and Vocabulary.load(named, field).digest != own.digest
+        ):
+            raise UserError(
+                f'{field}={named!r} is not the vocabulary that the run in '
+                f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
+            )
     return vocabulary
 
 
