@@ -1,5 +1,6 @@
 """Exported programs translate as the package does, in processes without it."""
 
+import dataclasses
 import io
 import json
 import re
@@ -27,7 +28,9 @@ SMALL = {'num_layers': 1, 'tied_embeddings': 'decoder'}
 
 @pytest.fixture(scope='module')
 def original():
-    return random_model(separate(), {'beam_size': 2, 'min_length': 2}, **SMALL)
+    model = random_model(separate(), {'beam_size': 2, 'min_length': 2}, **SMALL)
+    # Without a dev set, the twenty built-in sentences are translated.
+    return dataclasses.replace(model, run=dataclasses.replace(model.run, split_fingerprints={}))
 
 
 @pytest.fixture(scope='module')
@@ -48,9 +51,9 @@ def run(code, folder, texts, monkeypatch, capsys):
 def test_programs_without_the_package_find_the_outputs_of_its_search(exported):
     folder, found = exported
     checks = json.loads((folder / 'conversion.json').read_text())['checks']
-    assert checks['outputs'] == checks['same_tokens'] == 12
+    assert checks['outputs'] == checks['same_tokens'] == 20
     assert checks['largest_difference'] < 1e-5
-    assert '12 of 12 outputs' in found
+    assert '20 of 20 outputs' in found
 
 
 def test_the_folder_is_complete(exported):
