@@ -60,6 +60,11 @@ TARGETS = {
         'a package (.argosmodel) for Argos Translate and LibreTranslate',
         ('quantization',),
     ),
+    'stablehlo': Kind(
+        'to_stablehlo',
+        'programs of encoder and search that need JAX only, to serve',
+        ('dtype', 'batch_sizes', 'lengths'),
+    ),
 }
 SOURCES = {
     'huggingface': Kind(
@@ -201,6 +206,14 @@ def _parser() -> command_line.Parser:
     )
     parser.add_argument(
         '--data_note', help='text for the card about the training data: its source and attribution'
+    )
+    parser.add_argument(
+        '--batch_sizes',
+        help="sentences of a batch, a program for each number, or 'any' (default: 1,16)",
+    )
+    parser.add_argument(
+        '--lengths',
+        help="most tokens of a source, a program for each number, or 'any' (default: 32,128)",
     )
     return parser
 

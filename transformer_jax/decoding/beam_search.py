@@ -52,11 +52,11 @@ def gather_beams(cache: Any, origins: jax.Array) -> Any:
       cache: a pytree whose arrays have B·J rows, those of J hypotheses of each sentence.
       origins: [B, K] int32, which of the J hypotheses each of the K new ones continues.
     """
-    batch = len(origins)
+    batch = origins.shape[0]
 
     def take(x: jax.Array) -> jax.Array:
         # Index within each sentence, so that devices with different sentences exchange nothing.
-        x_BJ = x.reshape(batch, len(x) // batch, *x.shape[1:])
+        x_BJ = x.reshape(batch, -1, *x.shape[1:])
         x_BK = jax.vmap(lambda x_J, origin_K: x_J[origin_K])(x_BJ, origins)
         return x_BK.reshape(-1, *x.shape[1:])
 

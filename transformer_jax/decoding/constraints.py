@@ -71,7 +71,7 @@ def forbid_repeats(scores: jax.Array, tokens: jax.Array, position: jax.Array, n:
     if starts < 1:
         return scores
     # The window of n tokens from each start: its first n - 1 against the last n - 1 tokens.
-    same_RW = jnp.broadcast_to(jnp.arange(starts) + n - 1 < position, (len(tokens), starts))
+    same_RW = jnp.broadcast_to(jnp.arange(starts) + n - 1 < position, (tokens.shape[0], starts))
     for k in range(n - 1):
         last_R = tokens[:, jnp.maximum(position - n + 1 + k, 0)]
         same_RW &= tokens[:, k : k + starts] == last_R[:, None]

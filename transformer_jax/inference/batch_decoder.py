@@ -266,8 +266,7 @@ def _start(variables: Any, source: jax.Array, *, ensemble: Ensemble) -> Caches:
     return ensemble.start_decoding(variables, source)
 
 
-@cached_jit(static_argnames=('ensemble', 'method', 'constraints', 'eos_id', 'max_extra_length'))
-def _search(
+def search_batch(
     variables: Any,
     caches: Caches,
     batch: Batch,
@@ -279,7 +278,19 @@ def _search(
     eos_id: int,
     max_extra_length: int,
 ) -> Hypotheses:
-    """Decode a batch; an empty row ends at once, so that filling up a batch costs nothing."""
+    """Decode a batch; an empty row ends at once, so that filling up a batch costs nothing.
+
+    Args:
+      variables: of each model.
+      caches: from `Ensemble.start_decoding`.
+      batch: the rows.
+      values: from `SearchMethod.split`, as is the method.
+      ensemble: the models.
+      method: how outputs are found.
+      constraints: what outputs must not contain.
+      eos_id: the token that ends an output.
+      max_extra_length: limit on the tokens that an output has more than its source.
+    """
     longest = batch.source.shape[1] + max_extra_length
     if ensemble.max_sequence_length is not None:
         longest = min(longest, ensemble.max_sequence_length)
@@ -302,3 +313,8 @@ def _search(
     )
     # Replicate the outputs, so that every process can read all of them.
     return jax.tree.map(lambda x: layout(x, '-' * x.ndim), found)
+
+
+_search = cached_jit(
+    static_argnames=('ensemble', 'method', 'constraints', 'eos_id', 'max_extra_length')
+)(search_batch)

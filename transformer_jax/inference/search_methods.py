@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 
 from transformer_jax.config import DecodeConfig
 from transformer_jax.config.validation import check_types
@@ -247,7 +248,12 @@ def _cache_lengths(rows: int, source_length: int, longest: int) -> list[int]:
     """Return the lengths to which the cache grows before the longest.
 
     Few outputs are much longer than their sources, so most of the search runs with a shorter cache.
+    If the sizes are symbolic, there is one length only.
     """
+    if export.is_symbolic_dim(longest):
+        return []
+    if export.is_symbolic_dim(rows):
+        rows = 1
     likely = min(longest, source_length + max(8, source_length // 4))
     stages = min(4, math.ceil(likely / 30)) if rows >= 16 else 1
     return [math.ceil(likely * stage / stages) for stage in range(1, stages + 1)]

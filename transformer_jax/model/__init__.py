@@ -6,6 +6,8 @@ D model, F feed-forward, V vocabulary, L layers.
 In float32 on CPUs, all of JAX's derivatives work. Products of bfloat16, lookups on GPUs and losses
 have reverse-mode gradients only (no jax.jvp), and losses have no second derivatives. Within
 jax.shard_map, these and the searches of transformer_jax.decoding need check_vma=False.
+
+All of it can be exported with symbolic batch and lengths (jax.export.symbolic_shape).
 """
 
 from transformer_jax.config import ModelConfig

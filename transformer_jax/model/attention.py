@@ -13,6 +13,7 @@ from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.kv_cache import KVCache
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.matmul import add_bias, float32_einsum, project
+from transformer_jax.model.platform import target_platform
 
 # Each projection is one matrix [D, N·H], so the fan of a head is the model's (section 3.2.2).
 _glorot = functools.partial(
@@ -95,7 +96,7 @@ def heads_dtype(dtype: jnp.dtype) -> jnp.dtype:
 
     On CPUs it is float32, because their bfloat16 instructions are fast only for large products.
     """
-    return jnp.float32 if jax.default_backend() == 'cpu' else dtype
+    return jnp.float32 if target_platform() == 'cpu' else dtype
 
 
 class MultiHeadAttention(nn.Module):

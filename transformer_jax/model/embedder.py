@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import export, lax
 
 from transformer_jax.model.accelerators import deterministic_lookup
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.matmul import matmul
+from transformer_jax.model.platform import target_platform
 
 
 def embedding_lookup(table: jax.Array, indices: jax.Array) -> jax.Array:
@@ -24,7 +25,7 @@ def embedding_lookup(table: jax.Array, indices: jax.Array) -> jax.Array:
     Returns:
       [*indices.shape, D]; NaN for an index that is negative, or V or more.
     """
-    if jax.default_backend() == 'gpu':
+    if target_platform() == 'gpu':
         return deterministic_lookup(_rows_or_nan, table.shape[0], table, indices)
     return _rows_or_nan(table, indices)
 
@@ -96,7 +97,9 @@ def chunked_loss(
     groups, (rows, length, d_model) = layout.row_groups, states.shape
     units = rows // groups // row_group_size
     positions = units * row_group_size * length
-    chunks = _chunk_count(units, positions / _positions_per_chunk(d_model))
+    chunks = 1
+    if not export.is_symbolic_dim(positions):
+        chunks = _chunk_count(units, positions / _positions_per_chunk(d_model))
 
     def split(x_B: jax.Array) -> jax.Array:
         # A chunk has rows of every group, so that each device works on its own rows. C: chunks.
@@ -120,7 +123,7 @@ def _positions_per_chunk(d_model: int) -> int:
     whole embedding, which costs as much as D positions. On accelerators a chunk has to be large
     enough to keep the device busy.
     """
-    return max(512, 2 * d_model) if jax.default_backend() == 'cpu' else 8192
+    return max(512, 2 * d_model) if target_platform() == 'cpu' else 8192
 
 
 def _chunk_count(units: int, wanted: float) -> int:
@@ -150,7 +153,7 @@ def chunked_sum(
     Returns:
       The sum of the scalars, and the sums of the trees.
     """
-    if len(x) == 1:
+    if x.shape[0] == 1:
         return function(weights, x[0], jax.tree.map(lambda a: a[0], constants))
     return _chunked_sum(function, weights, x, constants)
 

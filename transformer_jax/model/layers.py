@@ -14,6 +14,7 @@ from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.kv_cache import KVCache
 from transformer_jax.model.layout import Layout
 from transformer_jax.model.matmul import add_bias, project
+from transformer_jax.model.platform import target_platform
 
 _ACTIVATIONS = {
     'relu': nn.relu,
@@ -26,7 +27,7 @@ _ACTIVATIONS = {
 def compute_dtype(config: ModelConfig) -> jnp.dtype:
     """Return the dtype of matrix products: 'auto' is bfloat16 on accelerators, float32 on CPUs."""
     if config.dtype == 'auto':
-        return jnp.float32 if jax.default_backend() == 'cpu' else jnp.bfloat16
+        return jnp.float32 if target_platform() == 'cpu' else jnp.bfloat16
     return jnp.dtype(config.dtype)
 
 

@@ -6,7 +6,9 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import lax
+from jax import export, lax
+
+from transformer_jax.model.platform import target_platform
 
 # Names of the parameters that are used only as the right-hand side of a matrix product.
 KERNELS = ('query', 'key', 'value', 'output', 'kernel')
@@ -88,7 +90,7 @@ def matmul(
     Returns:
       [P, N].
     """
-    if x.dtype == jnp.bfloat16 and jax.default_backend() == 'cpu':
+    if x.dtype == jnp.bfloat16 and target_platform() == 'cpu':
         product_PN = _cpu_matmul(transposed, x, kernel)
         return product_PN if to_float32 else product_PN.astype(x.dtype)
     if transposed and has_few_rows(x):
@@ -100,12 +102,15 @@ def matmul(
 
 def prefers_transposed(dtype: jnp.dtype) -> bool:
     """Return whether a transposed kernel is faster for a few rows of `dtype`."""
-    return dtype == jnp.float32 and jax.default_backend() == 'cpu'
+    return dtype == jnp.float32 and target_platform() == 'cpu'
 
 
 def has_few_rows(x: jax.Array) -> bool:
     """Return whether the transposed kernel is faster for the rows of `x` [P, K]."""
-    return 2 <= len(x) <= 64 and prefers_transposed(x.dtype)
+    rows = x.shape[0]
+    if export.is_symbolic_dim(rows):  # any number
+        return False
+    return 2 <= rows <= 64 and prefers_transposed(x.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -139,7 +144,7 @@ _cpu_matmul.defvjp(_cpu_matmul_forward, _cpu_matmul_backward)
 def _transpose_unfused(x_AB: jax.Array) -> jax.Array:
     """Return `x_AB.T`, written so that XLA does not fuse the transpose into the product."""
     rows, columns = x_AB.shape
-    part = math.gcd(rows, 8)
+    part = 1 if export.is_symbolic_dim(rows) else math.gcd(rows, 8)
     return x_AB.reshape(-1, part, columns).transpose(2, 0, 1).reshape(columns, rows)
 
 

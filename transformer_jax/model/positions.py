@@ -44,7 +44,10 @@ def sinusoidal_positions(
 
 
 def check_positions(config: ModelConfig, length: int) -> None:
-    """Raise a ValueError if the learned table has fewer than `length` positions."""
+    """Raise a ValueError if the learned table has fewer than `length` positions.
+
+    A symbolic length needs a constraint: jax.export.symbolic_shape('b, s', constraints=['s <= 16'])
+    """
     if config.max_sequence_length is not None and length > config.max_sequence_length:
         raise ValueError(
             f'{length} positions are more than the {config.max_sequence_length} learned ones '

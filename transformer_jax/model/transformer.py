@@ -231,9 +231,10 @@ class Transformer(nn.Module):
         """
         memory = self.encode(source, deterministic=deterministic)
         _check_ids('target_inputs', target_inputs)
-        if len(source) != len(target_inputs):
+        if source.shape[0] != target_inputs.shape[0]:
             raise ValueError(
-                f'source has {len(source)} sentences, but target_inputs {len(target_inputs)}.'
+                f'source has {source.shape[0]} sentences, but target_inputs '
+                f'{target_inputs.shape[0]}.'
             )
         x_BTD, _, _ = self.decoder(
             self._embed_target(target_inputs),

@@ -119,7 +119,7 @@ def _log_ratios(logits: jax.Array, normalizer_B2T: jax.Array) -> tuple[jax.Array
 
 def _divergence_forward(logits, targets):
     normalizer_BT = jax.nn.logsumexp(logits.astype(jnp.float32), axis=-1)
-    normalizer_B2T = normalizer_BT.reshape(len(targets), 2, -1)
+    normalizer_B2T = normalizer_BT.reshape(targets.shape[0], 2, -1)
     log_p_B2TV, log_ratio_B2TV = _log_ratios(logits, normalizer_B2T)
     kl_B2T = jnp.sum(jnp.exp(log_p_B2TV) * log_ratio_B2TV, axis=-1)
     real_B1T = (targets != 0)[:, None]
