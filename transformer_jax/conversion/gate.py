@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from transformer_jax.data.table_vocabulary import EOS
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
@@ -73,6 +74,8 @@ class Findings:
       differences: the largest difference by name of what is compared, relative to the largest
         value; in nats for log-probabilities.
       same: number of sentences with the same 'source pieces' and the same 'greedy outputs'.
+      ties: how many of the other greedy outputs begin to differ at two tokens that are equally
+        likely, to rounding.
       beam_size: of the outputs of beam search.
       ended: number of sentences for which both searches find an output that is not cut.
       same_beam: how many of these outputs are the same.
@@ -85,6 +88,7 @@ class Findings:
     sentences: int
     differences: dict[str, float]
     same: dict[str, int]
+    ties: int
     beam_size: int
     ended: int = 0
     same_beam: int = 0
@@ -96,7 +100,8 @@ class Findings:
         """Whether both programs compute the same."""
         return (
             max(self.differences.values()) <= TOLERANCE
-            and all(count == self.sentences for count in self.same.values())
+            and self.same['source pieces'] == self.sentences
+            and self.same['greedy outputs'] + self.ties == self.sentences
             and self.same_beam + self.explained == self.ended
         )
 
@@ -108,6 +113,8 @@ class Findings:
             f'compared with {self.peer}: the same are {same}{self.same_beam} of {self.ended} '
             f'outputs of beam {self.beam_size}; largest differences: {differences}'
         )
+        if self.ties:
+            text += f'; {self.ties} greedy outputs differ at tokens that are equally likely'
         if self.explained:
             text += (
                 f'; {self.explained} outputs of beam {self.beam_size} differ by the rules of the '
@@ -130,17 +137,19 @@ def compare(workdir: Path, peer: Peer) -> Findings:
     ours = _Ours(workdir)
     texts = sample_texts(ours.vocabulary.source, SENTENCES)
     pieces = [ours.source_pieces(text) for text in texts]
-    greedy, of_peer = ours.search(texts, 1), peer.search(texts, 1, LONGEST)
-    outputs = [output.pieces for output in of_peer]
+    greedy = [output.pieces for output in ours.search(texts, 1)]
+    outputs = [output.pieces for output in peer.search(texts, 1, LONGEST)]
     same = {
         'source pieces': sum(map(operator.eq, pieces, peer.source_pieces(texts))),
-        'greedy outputs': sum(map(operator.eq, [x.pieces for x in greedy], outputs)),
+        'greedy outputs': sum(map(operator.eq, greedy, outputs)),
     }
+    other = [k for k in range(len(texts)) if greedy[k] != outputs[k]]
+    ties = sum(ours.is_tie(texts[k], greedy[k], outputs[k]) for k in other)
     expected, found = peer.values(texts, outputs), ours.values(texts, outputs)
     differences = {
         name: max(map(_difference, found[name], values)) for name, values in expected.items()
     }
-    findings = Findings(peer.name, len(texts), differences, same, ours.beam_size)
+    findings = Findings(peer.name, len(texts), differences, same, ties, ours.beam_size)
     _compare_beams(findings, texts, ours, peer)
     with atomic_write(workdir / 'conversion.json') as file:
         file.write(json.dumps(dataclasses.asdict(findings), indent=2) + '\n')
@@ -230,6 +239,13 @@ class _Ours:
 
     def score(self, log_probs: np.ndarray) -> float:
         return float(np.sum(log_probs) / len(log_probs) ** self._alpha)
+
+    def is_tie(self, text: str, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        """Whether the first tokens in which two outputs differ are equally likely, to rounding."""
+        ids = list(zip((*one, EOS), (*other, EOS), strict=False))
+        first = next((k for k, (a, b) in enumerate(ids) if a != b), len(ids) - 1)
+        a, b = (x[first] for x in self.values([text] * 2, [one, other])['log-probabilities'])
+        return bool(abs(a - b) <= TOLERANCE)
 
     def values(
         self, texts: Sequence[str], outputs: Sequence[tuple[str, ...]]
