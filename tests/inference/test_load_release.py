@@ -44,6 +44,11 @@ def test_a_format_of_the_future_is_refused(copy):
     refused(copy, r'is a release folder of format 2, and this .* reads format 1 at most: install')
 
 
+def test_a_folder_of_hugging_face_is_told_from_a_release(copy):
+    (copy / 'config.json').write_text('{"model_type": "marian"}')
+    refused(copy, "holds a model of Hugging Face's transformers: import it .* --from='.*mine'")
+
+
 @pytest.mark.parametrize(
     ('changes', 'sentence'),
     [

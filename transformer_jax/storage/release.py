@@ -56,12 +56,18 @@ def read_release(folder: Workdir) -> Release | None:
     """Return what a release folder's config.json holds, or None if it is no release folder.
 
     Raises:
-      UserError: if a later version has written the folder, or the file has another shape.
+      UserError: if a later version or another program has written the folder, or the file has
+        another shape.
     """
     try:
         saved = read_json(folder.path / 'config.json', {})
     except (OSError, ValueError):
         return None  # `Workdir.read_run` reports it
+    if 'model_type' in saved:
+        raise UserError(
+            f"{folder} holds a model of Hugging Face's transformers: import it into a folder of "
+            f'its own first (python -m transformer_jax.convert --from={str(folder.path)!r}).'
+        )
     if 'format' not in saved:
         return None
     if type(saved['format']) is int and saved['format'] > FORMAT:
