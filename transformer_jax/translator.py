@@ -196,9 +196,15 @@ class Translator:
                 first_line=first_line,
             )
         segments = [
-            Segment(segment, first_line + k, part, None if part else forced.get(k))
+            Segment(segment, first_line + k, part, None if part else forced.get(k), code)
             for k, text in enumerate(parts)
-            for part, segment in enumerate(text.segments)
+            for part, (segment, code) in enumerate(
+                zip(
+                    text.segments,
+                    self.vocabulary.source.missing_codes(text.segments),
+                    strict=True,
+                )
+            )
         ]
         request = Request(decode, n_best, sampling, mbr, align)
         outputs = iter(self._segments(segments, request, progress))

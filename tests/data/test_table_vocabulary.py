@@ -93,6 +93,14 @@ def test_a_text_without_a_known_language_code_is_refused(source, text, hint):
     assert source.encode(['', '  '])[1].tolist() == [source.eos_id]
 
 
+def test_segments_without_a_language_code_take_that_of_the_segment_before(source, target):
+    segments = ['>>fra<< the dog', 'the cat', '>>cmn_Hans<< the dog', 'the', 'cat']
+    chinese = '>>cmn_Hans<< '
+    assert source.missing_codes(segments) == ['', '>>fra<< ', '', chinese, chinese]
+    assert source.missing_codes(['the dog']) == ['']
+    assert target.missing_codes(segments) == [''] * 5
+
+
 def test_words_of_a_text_with_a_language_code(source, target, model):
     assert target.source_words('the dog') == Vocabulary(model).source_words('the dog')
     words = target.source_words('the dog')

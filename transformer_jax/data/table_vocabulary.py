@@ -102,6 +102,15 @@ class TableVocabulary(Vocabulary):
         (ids,) = self.sample([' '.join([*code, 'a'])], 0.1, 0)
         return len(ids) > 1 + len(code)
 
+    def missing_codes(self, segments: Sequence[str]) -> list[str]:
+        """Return what to put before each segment of a text; see `Vocabulary.missing_codes`."""
+        missing, code = [], ''
+        for segment in segments:
+            own = _CODE.match(segment) if self.language_codes else None
+            missing.append('' if own else code)
+            code = f'{own[0]} ' if own else code
+        return missing
+
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Return normalised texts that `encode` turns into the same ids.
 

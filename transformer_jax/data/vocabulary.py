@@ -41,9 +41,11 @@ class Vocabulary:
       eos_id: EOS.
       unknown_id: characters without pieces, if the model has no byte fallback.
       digest: hex digest of the model.
+      language_codes: what a text must begin with, see `TableVocabulary`; none here.
     """
 
     pad_id = 0
+    language_codes: tuple[str, ...] = ()
 
     def __init__(self, model: bytes):
         """Wrap the bytes of a SentencePiece model file.
@@ -209,6 +211,14 @@ class Vocabulary:
         """Whether `sample` can be used: not with models of whole characters or words."""
         (ids,) = self.sample(['a'], 0.1, 0)
         return len(ids) > 1  # such models give no pieces, only our EOS
+
+    def missing_codes(self, segments: Sequence[str]) -> list[str]:
+        """Return what to put before each segment of a text, so that it has a language code.
+
+        Args:
+          segments: of one text, in their order; the code of one holds until the next code.
+        """
+        return [''] * len(segments)
 
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Return normalised texts that `encode` turns into the same ids.

@@ -32,12 +32,14 @@ class Segment(NamedTuple):
       part: which segment of its line it is, counted from 0.
       prefix: [P] int32 ids of the forced beginning of its outputs, without EOS; None if there is
         none.
+      code: language code that the text lacks and its line began with, then a space; else empty.
     """
 
     text: str
     line: int
     part: int = 0
     prefix: np.ndarray | None = None
+    code: str = ''
 
 
 class Request(NamedTuple):
@@ -155,7 +157,7 @@ class SegmentTranslator:
         self, segments: Sequence[Segment], decode: DecodeConfig
     ) -> dict[int, np.ndarray]:
         """Return the ids of each segment that is not empty, by index, cut to the limit."""
-        encoded = self.vocabulary.source.encode([segment.text for segment in segments])
+        encoded = self.vocabulary.source.encode([s.code + s.text for s in segments])
         limit = self.decoder.source_limit(decode)
         return {
             k: cut_source(ids, limit, segments[k].line)
@@ -185,7 +187,7 @@ class SegmentTranslator:
         """Give each output in `found` the alignment of its words with those of its segment."""
         places = [(k, n) for k, outputs in enumerate(found) for n in range(len(outputs))]
         alignments = self._aligner(
-            [segments[k].text for k, _ in places],
+            [segments[k].code + segments[k].text for k, _ in places],
             [sentences[k] for k, _ in places],
             [found[k][n][0] for k, n in places],
             decode,
@@ -193,6 +195,8 @@ class SegmentTranslator:
         )
         for (k, n), alignment in zip(places, alignments, strict=True):
             ids, output = found[k][n]
+            if segments[k].code:  # a word that the text does not have
+                alignment = tuple((s - 1, t) for s, t in alignment if s)
             found[k][n] = ids, output._replace(alignment=alignment)
 
 
