@@ -29,8 +29,17 @@ def test_key_and_value_sizes_default_to_d_model_over_num_heads():
     [
         (
             {'positions': 'sinusoid'},
-            "model.positions='sinusoid' must be one of sinusoidal, sinusoidal_halves, learned: "
-            "did you mean 'sinusoidal'?",
+            "model.positions='sinusoid' must be one of sinusoidal, sinusoidal_halves, "
+            "sinusoidal_marian, learned: did you mean 'sinusoidal'?",
+        ),
+        (
+            {'tied_embeddings': 'both'},
+            "model.tied_embeddings='both' must be one of all, decoder, none.",
+        ),
+        ({'decoder_start': 'eos'}, "model.decoder_start='eos' must be one of padding, zero."),
+        (
+            {'positions': 'sinusoidal_marian', 'd_model': 2, 'num_heads': 1},
+            "model.d_model=2 must be at least 4 for model.positions='sinusoidal_marian'.",
         ),
         ({'activation': 'silu'}, "model.activation='silu' must be one of relu, gelu, swish."),
         ({'norm': 'x'}, "model.norm='x' must be one of post, pre."),
