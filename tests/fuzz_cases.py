@@ -133,7 +133,13 @@ def make_good_files(run: Callable[[Case], None]) -> None:
     data |= {'vocab_size': 340, 'max_length': 48, 'tokens_per_batch': 384, 'num_buckets': 1}
     good = tiny(
         data={'corpus': 'files', **data},
-        train={'steps': 2, 'log_every': 1, 'checkpoint_every': 1, 'eval_every': 2},
+        train={
+            'steps': 2,
+            'log_every': 1,
+            'checkpoint_every': 1,
+            'eval_every': 2,
+            'eval_beam_size': 2,
+        },
         # Longer lines are cut, because translating them would take minutes.
         decode={'beam_size': 2, 'average_checkpoints': 2, 'max_source_length': 48},
     )

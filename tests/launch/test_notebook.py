@@ -24,6 +24,7 @@ def beside_a_checkout(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures('programs_kept')
 def test_it_runs_from_top_to_bottom(beside_a_checkout, monkeypatch, capsys):
     matplotlib.use('Agg')
     monkeypatch.setattr(loading, 'load_config', lambda name: tiny(decode={'beam_size': 3}))

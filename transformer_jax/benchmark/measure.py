@@ -47,6 +47,10 @@ from transformer_jax.training.metrics_writer import read_metrics
 
 Numbers = dict[str, Any]
 _EOS = 1  # for random sentences any token but padding will do
+# Size of the matrices, and how many products a program computes, so that its start does not count.
+# The matrices are large enough that memory bandwidth does not limit the speed.
+_PRODUCTS = {'cpu': (2048, 1)}
+_ACCELERATOR_PRODUCTS = (8192, 16)
 
 
 def repeated(run: Callable[[], Any], *, seconds: float, least: int = 3, most: int = 20) -> float:
@@ -75,9 +79,7 @@ def matrix_ceiling(config: Config, mesh: Mesh, seconds: float = 2.0) -> float:
       mesh: devices to use.
       seconds: time budget.
     """
-    # Matrices are large enough that memory bandwidth does not limit the speed. On accelerators a
-    # program computes many products, so that its start does not count.
-    size, count = (2048, 1) if jax.default_backend() == 'cpu' else (8192, 16)
+    size, count = _PRODUCTS.get(jax.default_backend(), _ACCELERATOR_PRODUCTS)
     sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
 
     def matrices(seed: int) -> jax.Array:
