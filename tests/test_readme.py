@@ -52,6 +52,7 @@ NOT_RUN = {
     'source .venv/bin/activate': 'pip, which follows, needs the network',
     'pip install': 'needs the network',
     'bash .ci/run': 'needs the network',
+    'python -m transformer_jax.convert --from': 'needs the network; see tests/conversion/',
     'EXTRAS=cuda bash launch/benchmark.sh': 'needs a GPU; see tests/launch/test_launch.py',
     'python tests/accelerator_programs.py': 'needs JAX for GPUs; see test_accelerator_programs.py',
     'python tests/peers/speed.py': 'needs the extra peers, gigabytes from the network',
