@@ -185,10 +185,10 @@ def test_a_pipe_in_the_cache_is_replaced_at_once(folder, caplog, entry):
 
 
 def test_each_side_may_have_a_vocabulary_of_its_own_text(folder, monkeypatch):
-    given = config(folder, shared_vocabulary=False, vocab_size=275)
+    given = config(folder, shared_vocabulary=False, vocab_size=286)
     data = prepare(given)
     source, target = data.vocabulary.source, data.vocabulary.target
-    assert (source.size, target.size) == (275, 275)
+    assert (source.size, target.size) == (286, 286)
     for ids, vocabulary, words in (
         (data.store.source, source, 'the number '),
         (data.store.target, target, 'le nombre '),
@@ -203,7 +203,7 @@ def test_each_side_may_have_a_vocabulary_of_its_own_text(folder, monkeypatch):
 
 
 def test_two_given_vocabulary_files_are_used(folder, tmp_path):
-    pair = prepare(config(folder, shared_vocabulary=False, vocab_size=275)).vocabulary
+    pair = prepare(config(folder, shared_vocabulary=False, vocab_size=286)).vocabulary
     names = {'source_vocabulary': 'a.model', 'target_vocabulary': 'b.model'}
     names = {field: str(tmp_path / name) for field, name in names.items()}
     pair.source.save(names['source_vocabulary'])
