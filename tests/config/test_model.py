@@ -41,7 +41,10 @@ def test_key_and_value_sizes_default_to_d_model_over_num_heads():
             {'positions': 'sinusoidal_marian', 'd_model': 2, 'num_heads': 1},
             "model.d_model=2 must be at least 4 for model.positions='sinusoidal_marian'.",
         ),
-        ({'activation': 'silu'}, "model.activation='silu' must be one of relu, gelu, quick_gelu, swish."),
+        (
+            {'activation': 'silu'},
+            "model.activation='silu' must be one of relu, gelu, quick_gelu, swish.",
+        ),
         ({'norm': 'x'}, "model.norm='x' must be one of post, pre."),
         ({'dtype': 'float16'}, "model.dtype='float16' must be one of auto, float32, bfloat16"),
         (
