@@ -199,7 +199,8 @@ def test_a_layer_is_a_plain_linen_module_with_plain_parameters():
 
 
 @pytest.mark.parametrize(
-    ('activation', 'at_1'), [('relu', 1.0), ('gelu', 0.8413447), ('swish', 0.7310586)]
+    ('activation', 'at_1'),
+    [('relu', 1.0), ('gelu', 0.8413447), ('swish', 0.7310586), ('quick_gelu', 0.845796)],
 )
 def test_activations_by_hand(activation, at_1):
     # x · Phi(x) and x · sigmoid(x) at 1.

@@ -63,7 +63,7 @@ def write_huggingface(
     half=False,
     safe=True,
     pairs=SENTENCES,
-    eos_bias=3.0,
+    eos_bias=6.0,
     pad_row=False,
     **generation,
 ):

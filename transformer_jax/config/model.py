@@ -52,7 +52,7 @@ class ModelConfig:
       activation_dropout_rate: dropout on the activations inside the feed-forward sub-layer, which
         the paper does not use; below 1.
       activation: activation of the feed-forward sub-layer: 'relu' (equation 2), 'gelu', 'swish' or
-        'quick_gelu' (x sigmoid(1.702 x), which Marian calls gelu).
+        'quick_gelu' (x sigmoid(1.702 x)).
       attention_bias: whether attention's projections have a bias; in section 3.2.2 they have none.
       attention_gain: factor on the initial query, key and value matrices; at most 100. 1 is
         Glorot's initialisation of each matrix; 0.707 is that of the three as one matrix, as in

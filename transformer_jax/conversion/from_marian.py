@@ -65,8 +65,7 @@ _REQUIRED: dict[str, tuple[Any, ...]] = {
         (False,),
     ),
 }
-# Marian's gelu is x * sigmoid(1.702 x).
-_ACTIVATIONS = {'swish': 'swish', 'relu': 'relu', 'ReLU': 'relu', 'gelu': 'quick_gelu'}
+_ACTIVATIONS = {'swish': 'swish', 'relu': 'relu', 'ReLU': 'relu', 'gelu': 'gelu'}
 
 
 def recognises(path: Path) -> bool:

@@ -91,7 +91,11 @@ class TransformersPeer:
             inputs = torch.cat([torch.tensor([config.decoder_start_token_id]), ids[:-1]])
             with torch.no_grad():
                 result = self._model(input_ids=self._source(text), decoder_input_ids=inputs[None])
-                log_probs = torch.log_softmax(result.logits[0], -1)[torch.arange(len(ids)), ids]
+                logits = result.logits[0]
+                if self._model.generation_config.renormalize_logits:
+                    logits = logits.clone()
+                    logits[:, config.pad_token_id] = -torch.inf
+                log_probs = torch.log_softmax(logits, -1)[torch.arange(len(ids)), ids]
             found['encoder'].append(result.encoder_last_hidden_state[0].numpy())
             found['logits'].append(result.logits[0].numpy()[:, self._order[1:]])
             found['log-probabilities'].append(log_probs.numpy())
