@@ -20,6 +20,7 @@ class Program:
     """Computes what the model computes, or nearly."""
 
     name, compared, compute_type = 'Program 1.0', 'logits', 'float32'
+    is_relative = False
 
     def __init__(self, error=0.0, replaced=None, suffix=''):
         self.error, self.replaced, self.suffix = error, replaced, suffix

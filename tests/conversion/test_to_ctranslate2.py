@@ -27,7 +27,11 @@ MODELS = {
         'positions': 'sinusoidal_marian',
         'activation': 'swish',
     },
-    'untied': {'tied_embeddings': 'none', 'positions': 'sinusoidal_halves'},
+    'untied': {
+        'tied_embeddings': 'none',
+        'positions': 'sinusoidal_halves',
+        'activation': 'quick_gelu',
+    },
 }
 
 

@@ -16,7 +16,7 @@ from transformer_jax.conversion.reference import Reference
 from transformer_jax.inference.translation_metrics import score
 from transformer_jax.storage.files import atomic_write
 
-TOLERANCE = 1e-4  # of logits and log-probabilities in float32
+TOLERANCE = 1e-4  # in float32
 _NEAR_TIE = 1e-3  # difference of logits at which rounding may choose either token
 _SCORED, _TRANSLATED, _WITH_BLEU = 20, 200, 1000  # sentences
 FILE = 'conversion.json'
@@ -28,11 +28,13 @@ class Peer(Protocol):
     Attributes:
       name: name and version.
       compared: what `values` returns, in words.
+      is_relative: whether differences count relative to the largest value of a sentence.
       compute_type: type in which it computes on this machine.
     """
 
     name: str
     compared: str
+    is_relative: bool
     compute_type: str
 
     def values(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -72,6 +74,8 @@ class Agreement:
         for source, target in pairs:
             ours = peer.of_logits(self._reference.logits(source, target), target)
             difference = np.max(np.abs(ours - peer.values(source, target)))
+            if peer.is_relative:
+                difference /= np.max(np.abs(ours))
             largest = max(largest, float(difference if np.isfinite(difference) else np.inf))
         return largest, len(pairs)
 

@@ -149,7 +149,12 @@ def ctranslate2_spec(original: Original) -> 'TransformerSpec':
 
     config, params = original.config.model, original.params
     source, target = original.vocabulary.source, original.vocabulary.target
-    activations = {'relu': Activation.RELU, 'gelu': Activation.GELU, 'swish': Activation.SWISH}
+    activations = {
+        'relu': Activation.RELU,
+        'gelu': Activation.GELU,
+        'quick_gelu': Activation.GELUSigmoid,
+        'swish': Activation.SWISH,
+    }
     layer, heads = _alignment(original.config)
     spec = TransformerSpec.from_config(
         config.num_layers,
@@ -268,10 +273,12 @@ class CTranslate2Peer:
     Attributes:
       name: name and version.
       compared: what `values` returns, in words.
+      is_relative: differences count in nats.
       compute_type: type in which this machine computes.
     """
 
     compared = 'log-probabilities per token, without padding,'
+    is_relative = False
 
     def __init__(self, original: Original, folder: Path):
         """Load the model from its folder."""

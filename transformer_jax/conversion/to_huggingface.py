@@ -268,10 +268,12 @@ class HuggingFacePeer:
     Attributes:
       name: name and version.
       compared: what `values` returns, in words.
+      is_relative: differences count relative to the largest logit.
       compute_type: type in which it computes.
     """
 
-    compared = 'logits'
+    compared = 'logits, relative to the largest,'
+    is_relative = True
     compute_type = 'float32'
 
     def __init__(self, original: Original, folder: Path):
