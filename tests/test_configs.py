@@ -7,9 +7,13 @@ import pytest
 
 from transformer_jax.config import Config
 from transformer_jax.config.loading import load_config
+from transformer_jax.errors import UserError
+from transformer_jax.storage.workdir import Workdir
 
 CONFIGS = Path(__file__).parent.parent / 'configs'
+RELEASE = Path(__file__).parent / 'conversion' / 'fixtures' / 'release_1'
 ARGUMENTS = {
+    'fine_tune': str(RELEASE),
     'multi30k': 'data',
     'multi30k_fr': 'data',
     'multi30k_fr_regularised': 'data',
@@ -50,6 +54,17 @@ def test_regularised_multi30k_into_french_differs_only_in_files_and_init_from():
     assert french.train.init_from == 'runs/multi30k_fr_4000'
     train = dataclasses.replace(french.train, init_from=german.train.init_from)
     assert dataclasses.replace(french, data=german.data, train=train) == german
+
+
+def test_fine_tuning_takes_the_network_of_the_model():
+    config = load('fine_tune')
+    assert config.model == Workdir(RELEASE).read_run().config.model
+    assert config.train.init_from == str(RELEASE)
+
+
+def test_fine_tuning_without_a_model_is_one_sentence(tmp_path):
+    with pytest.raises(UserError, match='is no folder of a model: name one that translates'):
+        load_config(f'{CONFIGS / "fine_tune"}.py:{tmp_path}')
 
 
 def test_base_is_the_base_model_of_the_paper():
