@@ -169,7 +169,7 @@ def overrides(dice: random.Random) -> Case:
 
 def flags(dice: random.Random) -> Case:
     """Set up to three flags of a command, which reads odd text."""
-    command = dice.choices(list(_COMMANDS), [3, 9, 5, 4, 4, 3, 0.3])[0]
+    command = dice.choices(list(_COMMANDS), [3, 9, 5, 4, 4, 4, 3, 0.3])[0]
     arguments = dice.choice(_COMMANDS[command]).split()
     for name in dice.choices([*_flags_of(command), 'absent'], k=dice.choice([0, 1, 1, 2, 3])):
         value = _value(dice)

@@ -89,8 +89,9 @@ MODULE = re.compile(
     r'(?:(?:echo|printf) (?P<stdin>".*"|\'.*\') \| )?(?P<settings>[A-Z_]+=\S+ )?'
     r'python -m transformer_jax\.'
 )
-IN_PROCESS = [c for c in COMMANDS if MODULE.match(c) or c.startswith(('cp ', 'mkdir '))]
-STARTED = [c for c in COMMANDS if c not in IN_PROCESS and entry(NOT_RUN, c) is None]
+RUN = [c for c in COMMANDS if entry(NOT_RUN, c) is None]
+IN_PROCESS = [c for c in RUN if MODULE.match(c) or c.startswith(('cp ', 'mkdir '))]
+STARTED = [c for c in RUN if c not in IN_PROCESS]
 
 
 def make_checkout(folder):
@@ -213,7 +214,7 @@ def test_every_config_and_script_that_is_named_exists(path):
 def test_every_promise_has_a_number_and_tests():
     text = READMES['transformer_jax/README.md']
     rows = re.findall(r'^\| (\d+) \| \*\*.*?\| (.*) \|$', text, flags=re.MULTILINE)
-    assert [int(number) for number, _ in rows] == list(range(1, 12))
+    assert [int(number) for number, _ in rows] == list(range(1, 13))
     assert all(re.search(r'\]\(\.\./tests/.*\.py\)', tests) for _, tests in rows)
 
 

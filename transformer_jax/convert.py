@@ -7,13 +7,14 @@
 import argparse
 import dataclasses
 import importlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from transformer_jax import command_line
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, shown
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.new_folder import NewFolder
 
@@ -153,6 +154,11 @@ def _options(flags: argparse.Namespace, kind: Kind, chosen: str) -> dict[str, An
         if name not in kind.options:
             of_kind = ', '.join(f'--{option}' for option in kind.options) or 'none of these flags'
             raise UserError(f'--{name} is not for {chosen}, which takes {of_kind}: leave it out.')
+    if not re.fullmatch(r'[A-Za-z0-9.+-]*', given.get('license', '')):
+        raise UserError(
+            f'--license={shown(given["license"])} is no SPDX name of a licence: give one such as '
+            'apache-2.0 or cc-by-4.0.'
+        )
     return given
 
 

@@ -109,6 +109,21 @@ def test_search_is_taken_over_from_generation_config(tmp_path):
     assert (data.source_language, data.target_language, data.corpus) == ('en', 'fr', 'none')
 
 
+@pytest.mark.parametrize(
+    ('generation', 'message'),
+    [
+        ({'length_penalty': 'x'}, r"length_penalty='x', which must be a number"),
+        ({'num_beams': 2.5}, r'num_beams=2.5, which must be a whole number'),
+        ({'bad_words_ids': 7}, r"generation_config.json.*'bad_words_ids' is "),
+        ({'bad_words_ids': [[999]]}, r'bad_words_ids with 999, but ids are 0 to 7'),
+    ],
+)
+def test_odd_settings_of_the_search_are_refused(tmp_path, generation, message):
+    marian_files.write_huggingface(tmp_path, marian_files.arrays(), generation=generation)
+    with pytest.raises(UserError, match=message):
+        read_model(tmp_path)
+
+
 def test_padding_is_out_of_the_softmax_if_hugging_face_renormalises(tmp_path):
     marian_files.write_huggingface(
         tmp_path, marian_files.arrays(), generation={'renormalize_logits': True}

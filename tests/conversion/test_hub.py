@@ -30,6 +30,7 @@ def test_a_name_is_found_in_the_cache_and_imported(cache, tmp_path, run_command)
     assert code == 0, err
     assert out.splitlines() == [
         '2 layers of width 8, 8 target pieces, swish, sinusoidal_halves, tied embeddings: all',
+        'not compared with the program that it comes from: --check does that',
         f'{tmp_path / "opus"} holds the model',
     ]
     trained = load_trained(tmp_path / 'opus')

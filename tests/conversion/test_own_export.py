@@ -67,3 +67,19 @@ def test_a_folder_that_was_changed_is_refused(tmp_path, change, message):
     path.write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):
         read_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ('file', 'change', 'message'),
+    [
+        ('config.json', {'encoder_attention_heads': 5}, 'has encoder_attention_heads=5, but the'),
+        ('config.json', {'activation_function': 'swish'}, "has activation_function='swish', but"),
+        ('vocab.json', {'new': 9}, 'vocab.json.* has other pieces than the vocabulary of the key'),
+    ],
+)
+def test_files_that_contradict_the_key_are_refused(tmp_path, file, change, message):
+    save_huggingface(random_model(), tmp_path)
+    path = tmp_path / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(UserError, match=message):
+        read_model(tmp_path)

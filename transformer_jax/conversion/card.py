@@ -1,6 +1,7 @@
 """Model cards: README.md of a folder that is handed out, with the header that hubs read."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +34,7 @@ def model_card(
     """
     source, target = config.data.source_language, config.data.target_language
     body = [
-        f'# {name}: {source} to {target}',
+        f'# {" ".join(name.split())}: {source} to {target}',
         'A Transformer ("Attention Is All You Need", Vaswani et al., 2017) that translates '
         f'sentences from {source} to {target}. '
         + (origin or f'It was trained with transformer_jax {__version__}.'),
@@ -46,7 +47,7 @@ def model_card(
         '## Scores',
         'No scores are stated.' if release.test is None else _scores(release.test),
         '## Use',
-        use or _USE.format(name=name),
+        use or _USE.format(name=name, quoted=shlex.quote(name)),
     ]
     return '\n\n'.join([_header(source, target, release.license), *body]) + '\n'
 
@@ -55,13 +56,13 @@ _USE = """\
 With transformer_jax, in the folder above this one:
 
 ```bash
-python -m transformer_jax.translate --workdir={name} --input=in.txt --output=out.txt
+python -m transformer_jax.translate --workdir={quoted} --input=in.txt --output=out.txt
 ```
 
 ```python
 from transformer_jax.translator import Translator
 
-translator = Translator.load('{name}')
+translator = Translator.load({name!r})
 print(translator('...'))
 ```
 

@@ -212,6 +212,8 @@ def _quantized(found: dict[str, Any]) -> str:
         f'{found["largest_difference"]:.1e}; {found["same"]} of {found["sentences"]} greedy '
         'outputs are the same; '
     )
+    if 2 * found['same'] < found['sentences']:
+        text = f'most outputs have changed: compare them before you use these weights; {text}'
     bleu = found['bleu']
     if bleu is None:
         return f'{text}BLEU was not measured, because the dev set of the run cannot be read here'

@@ -15,7 +15,7 @@ import numpy as np
 
 from transformer_jax.config import DecodeConfig, ModelConfig
 from transformer_jax.conversion import own_export
-from transformer_jax.conversion.gate import compare
+from transformer_jax.conversion.gate import compare, say_nothing_compared
 from transformer_jax.conversion.imported import (
     MAX_EXTRA_LENGTH,
     NEVER,
@@ -30,7 +30,7 @@ from transformer_jax.conversion.peer_transformers import TransformersPeer
 from transformer_jax.conversion.piece_tables import PAD, TableSide, joined, read_table
 from transformer_jax.conversion.torch_file import TorchFile
 from transformer_jax.errors import UserError, first_line
-from transformer_jax.storage.files import read_json, read_regular
+from transformer_jax.storage.files import check_shape, read_json, read_regular
 from transformer_jax.storage.weights import WeightsFile
 
 _ACTIVATIONS = {
@@ -135,7 +135,7 @@ def import_model(
     model = read_model(path)
     found = model.write(folder, path.resolve().name, license, data_note)
     if not check:
-        return found
+        return f'{found}\n{say_nothing_compared(folder)}'
     return f'{found}\n{compare(folder, TransformersPeer(path, model.sides[1].order))}'
 
 
@@ -173,7 +173,7 @@ def _model_config(options: Options) -> ModelConfig:
         sizes[ours] = of_encoder
     activation = options.require('activation_function', list(_ACTIVATIONS), None)
     rates = {
-        f'{ours}_rate': float(options.values.get(theirs) or 0)
+        f'{ours}_rate': options.real(theirs, 0.0)
         for ours, theirs in (
             ('dropout', 'dropout'),
             ('attention_dropout', 'attention_dropout'),
@@ -219,17 +219,26 @@ def _decode_config(options: Options, side: TableSide) -> tuple[DecodeConfig, lis
         for name, default in _OTHER_SETTINGS.items()
         if values.get(name, default) != default
     ]
-    suppressed = []
+    suppressed, found = [], Options(values, options.file)
+    try:
+        check_shape({'bad_words_ids': values.get('bad_words_ids', [])}, {'bad_words_ids': [[int]]})
+    except ValueError as error:
+        raise UserError(f'{options.file!r}: {error}; get the model again.') from error
     for words in values.get('bad_words_ids', []):
         if len(words) != 1:
             notes.append(f'bad_words_ids={words!r} of several tokens are left out.')
+        elif not 0 <= words[0] < len(side.pieces):
+            raise UserError(
+                f'{options.file!r} has bad_words_ids with {words[0]}, but ids are 0 to '
+                f'{len(side.pieces) - 1:,}: get the model again.'
+            )
         elif words[0] != side.order[0]:  # padding is never part of an output
             suppressed.append(side.pieces[words[0]])
     config = DecodeConfig(
-        beam_size=Options(values, options.file).number('num_beams', 1),
+        beam_size=found.number('num_beams', 1),
         length_norm='power',
-        length_penalty=float(values.get('length_penalty', 1.0)),
-        no_repeat_ngram=int(values.get('no_repeat_ngram_size', 0)),
+        length_penalty=found.real('length_penalty', 1.0),
+        no_repeat_ngram=found.number('no_repeat_ngram_size', 0),
         suppress_tokens=' '.join(suppressed),
         max_extra_length=MAX_EXTRA_LENGTH,
         average_checkpoints=1,

@@ -64,6 +64,13 @@ class Peer(Protocol):
         """
 
 
+def say_nothing_compared(workdir: Path) -> str:
+    """Write to conversion.json that an import was not compared; return that for people."""
+    with atomic_write(workdir / 'conversion.json') as file:
+        json.dump({'format': 1, 'compared': None}, file, indent=2)
+    return 'not compared with the program that it comes from: --check does that'
+
+
 @dataclasses.dataclass
 class Findings:
     """What a gate has found.

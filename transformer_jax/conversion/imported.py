@@ -133,6 +133,18 @@ class Options:
             )
         return value
 
+    def real(self, name: str, default: float) -> float:
+        """Return a finite number; raise a UserError if it is none. None is the default."""
+        value = self.values.get(name)
+        if value is None:
+            return default
+        if type(value) not in (int, float) or not np.isfinite(value):
+            raise UserError(
+                f'{self.file!r} has {name}={shown(value)}, which must be a number: get the model '
+                'again.'
+            )
+        return float(value)
+
     def require(self, name: str, allowed: Sequence[Any], default: Any) -> Any:
         """Return an option; raise a UserError unless its value is allowed.
 

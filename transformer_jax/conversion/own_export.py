@@ -13,7 +13,8 @@ import numpy as np
 from transformer_jax.config import Config, ModelConfig
 from transformer_jax.conversion.imported import Imported, Options, Reader, plan_layers
 from transformer_jax.conversion.piece_tables import Side, TableSide, read_spm, read_table
-from transformer_jax.conversion.to_huggingface import FORMAT
+from transformer_jax.conversion.pieces import piece_table
+from transformer_jax.conversion.to_huggingface import FORMAT, architecture, ids_of
 from transformer_jax.conversion.width import interleaved_order, permute_width
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
@@ -53,6 +54,7 @@ def read_model(folder: Path, options: Options, reader: Reader) -> Imported:
     config = Config.from_mapping(ours['config'])
     config = dataclasses.replace(config, model=_with_biases(config.model, reader))
     vocabulary = _vocabulary(folder, options, ours['vocabulary_digest'])
+    _check_unchanged(folder, options, config.model, vocabulary)
     sizes = vocabulary.sizes
     width, finish = config.model.d_model, _unchanged
     if config.model.positions == 'sinusoidal':
@@ -81,6 +83,28 @@ def read_model(folder: Path, options: Options, reader: Reader) -> Imported:
         steps=ours['steps'],
         finish=finish,
     )
+
+
+def _check_unchanged(
+    folder: Path, options: Options, model: ModelConfig, vocabulary: VocabularyPair
+) -> None:
+    """Raise UserError if what Hugging Face's classes read is not the model of the key."""
+    undo = f'undo the change, or remove the key {KEY!r} to import what the other files say.'
+    for name, value in architecture(model, vocabulary).items():
+        if name in options.values and options.values[name] != value:
+            raise UserError(
+                f'{options.file!r} has {name}={shown(options.values[name])}, but the model of its '
+                f'key {KEY!r} has {value!r}: {undo}'
+            )
+    sides = {'vocab.json': vocabulary.source, 'target_vocab.json': vocabulary.target}
+    for name, side in sides.items():
+        path = folder / name
+        is_there = name == 'vocab.json' or path.exists()
+        if is_there and read_table(path) != ids_of(piece_table(side)):
+            raise UserError(
+                f'{str(path)!r} has other pieces than the vocabulary of the key {KEY!r} of '
+                f'config.json: {undo}'
+            )
 
 
 def _is_bias(name: str) -> bool:

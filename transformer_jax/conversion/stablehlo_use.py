@@ -54,14 +54,17 @@ from safetensors.flax import load_file
 file = open('{file}', 'rb')
 translate = jax.jit(export.deserialize(bytearray(file.read())).call)
 params = load_file('model.safetensors')
-texts = sys.stdin.read().splitlines()[:{rows}]
-source = np.zeros(({rows}, {length}), np.int32)
-for row, text in enumerate(texts):
-    ids = [*{encode}[:{most}], {eos_id}]
-    source[row, : len(ids)] = ids
-for _, ids in zip(texts, translate(params, source)['tokens'].tolist()):
-    ids = [i for i in ids if i not in (0, {eos_id})]
-    print({decode})
+texts = [line.rstrip('\\n') for line in sys.stdin]
+for start in range(0, len(texts), {rows}):
+    batch = texts[start : start + {rows}]
+    source = np.zeros(({rows}, {length}), np.int32)
+    for row, text in enumerate(batch):
+        if text.strip():
+            ids = [*{encode}[:{most}], {eos_id}]
+            source[row, : len(ids)] = ids
+    for _, ids in zip(batch, translate(params, source)['tokens'].tolist()):
+        ids = [i for i in ids if i not in (0, {eos_id})]
+        print({decode})
 """
 _MODEL = "{name} = sentencepiece.SentencePieceProcessor(model_file='{file}.model')"
 _TABLE = "{name}_table = json.load(open('{file}.json'))['pieces']"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from transformer_jax import __version__
-from transformer_jax.config import Config
+from transformer_jax.config import Config, ModelConfig
 from transformer_jax.conversion.export_gate import Agreement, Report
 from transformer_jax.conversion.exported import check_heads, write_readme
 from transformer_jax.conversion.marian_layers import layer_places
@@ -18,6 +18,7 @@ from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.pieces import EOS, PAD, UNKNOWN, piece_table
 from transformer_jax.conversion.release import without_paths
 from transformer_jax.conversion.width import halves_order, permute_width
+from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import named_parameters
 from transformer_jax.storage.files import atomic_write
@@ -159,7 +160,7 @@ def _json_files(original: Original, dtype: str) -> dict[str, Any]:
     tables = [piece_table(source), piece_table(target)]
     files = {
         'config.json': _config(original, dtype),
-        'generation_config.json': _special_ids(original) | _search(original),
+        'generation_config.json': _special_ids(original.vocabulary) | _search(original),
         'tokenizer_config.json': {
             'tokenizer_class': 'MarianTokenizer',
             'source_lang': original.config.data.source_language,
@@ -172,19 +173,19 @@ def _json_files(original: Original, dtype: str) -> dict[str, Any]:
             # SentencePiece has restored the spaces of the text.
             'clean_up_tokenization_spaces': False,
         },
-        'vocab.json': _ids(tables[0]),
+        'vocab.json': ids_of(tables[0]),
     }
     if tables[0] != tables[1]:
-        files['target_vocab.json'] = _ids(tables[1])
+        files['target_vocab.json'] = ids_of(tables[1])
     return files
 
 
-def _ids(table: Sequence[str]) -> dict[str, int]:
+def ids_of(table: Sequence[str]) -> dict[str, int]:
     return {piece: k for k, piece in enumerate(table)}
 
 
-def _special_ids(original: Original) -> dict[str, int]:
-    pad, eos = original.vocabulary.target.pad_id, original.vocabulary.eos_id
+def _special_ids(vocabulary: VocabularyPair) -> dict[str, int]:
+    pad, eos = vocabulary.target.pad_id, vocabulary.eos_id
     return {
         'pad_token_id': pad,
         'eos_token_id': eos,
@@ -193,37 +194,44 @@ def _special_ids(original: Original) -> dict[str, int]:
     }
 
 
-def _config(original: Original, dtype: str) -> dict[str, Any]:
-    config, vocabulary = original.config, original.vocabulary
+def architecture(model: ModelConfig, vocabulary: VocabularyPair) -> dict[str, Any]:
+    """Return the options of MarianConfig that determine what a model computes."""
     sizes = {
-        'd_model': config.model.d_model,
+        'd_model': model.d_model,
         'vocab_size': vocabulary.source.size,
         'decoder_vocab_size': vocabulary.target.size,
     }
     for side in ('encoder', 'decoder'):
         sizes |= {
-            f'{side}_layers': config.model.num_layers,
-            f'{side}_attention_heads': config.model.num_heads,
-            f'{side}_ffn_dim': config.model.d_ff,
+            f'{side}_layers': model.num_layers,
+            f'{side}_attention_heads': model.num_heads,
+            f'{side}_ffn_dim': model.d_ff,
         }
     return {
-        'architectures': ['MarianMTModel'],
-        'model_type': 'marian',
-        'is_encoder_decoder': True,
         **sizes,
-        **_special_ids(original),
-        'activation_function': config.model.activation,
-        'dropout': config.model.dropout_rate,
-        'attention_dropout': config.model.attention_dropout_rate,
-        'activation_dropout': config.model.activation_dropout_rate,
-        'max_position_embeddings': _POSITIONS,
+        **_special_ids(vocabulary),
+        'activation_function': model.activation,
         'scale_embedding': True,
         'static_position_embeddings': True,
         'normalize_before': False,
         'normalize_embedding': False,
         'add_final_layer_norm': False,
-        'share_encoder_decoder_embeddings': config.model.tied_embeddings == 'all',
-        'tie_word_embeddings': config.model.tied_embeddings != 'none',
+        'share_encoder_decoder_embeddings': model.tied_embeddings == 'all',
+        'tie_word_embeddings': model.tied_embeddings != 'none',
+    }
+
+
+def _config(original: Original, dtype: str) -> dict[str, Any]:
+    config, vocabulary = original.config, original.vocabulary
+    return {
+        'architectures': ['MarianMTModel'],
+        'model_type': 'marian',
+        'is_encoder_decoder': True,
+        **architecture(config.model, vocabulary),
+        'dropout': config.model.dropout_rate,
+        'attention_dropout': config.model.attention_dropout_rate,
+        'activation_dropout': config.model.activation_dropout_rate,
+        'max_position_embeddings': _POSITIONS,
         'dtype': dtype,
         'torch_dtype': dtype,  # its name before version 5
         'transformer_jax': {
@@ -289,7 +297,7 @@ class HuggingFacePeer:
         self._model = transformers.MarianMTModel.from_pretrained(folder, **options).eval()
         self._tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
         self._pieces = piece_table(original.vocabulary.target)
-        self._ids = _ids(self._pieces)
+        self._ids = ids_of(self._pieces)
         self._eos_id = original.vocabulary.eos_id
 
     def values(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """A folder that a command makes: it is complete or absent."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,16 @@ class NewFolder:
             raise UserError(f'{self._workdir} exists already: name a new folder.')
         self._workdir.check_writable()
 
+    def _name(self, partial: Path, path: Path) -> None:
+        try:
+            os.rename(partial, path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            raise UserError(
+                f'{self._workdir} has been made by another program meanwhile: name a new folder.'
+            ) from error
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[Path]:
         """A context with an empty folder that gets its name at the end; an error removes it.
@@ -53,6 +64,6 @@ class NewFolder:
                 ) from error
             with self._workdir.failures_to_write(kept=''):
                 yield partial
-                os.rename(partial, path)
+                self._name(partial, path)
         finally:
             remove(partial)

@@ -65,8 +65,9 @@ def read_release(folder: Workdir) -> Release | None:
         return None  # `Workdir.read_run` reports it
     if 'model_type' in saved:
         raise UserError(
-            f"{folder} holds a model of Hugging Face's transformers: import it into a folder of "
-            f'its own first (python -m transformer_jax.convert --from={str(folder.path)!r}).'
+            f"{folder} holds a model of Hugging Face's transformers: import it into a new "
+            f'folder first (python -m transformer_jax.convert --from={str(folder.path)!r} '
+            '--workdir=NEW_FOLDER).'
         )
     if 'format' not in saved:
         return None
