@@ -277,8 +277,8 @@ class _Ours:
 
 
 def _padded(sentences: Sequence[np.ndarray]) -> np.ndarray:
-    """Return ids as a batch whose shape is the same for all sentences of the gate."""
-    batch = np.zeros((_ROWS, LONGEST + 1), np.int32)
+    """Return ids as a batch; most sentences of the gate have the same shape."""
+    batch = np.zeros((_ROWS, max(LONGEST + 1, *map(len, sentences))), np.int32)
     for row, ids in enumerate(sentences):
         batch[row, : len(ids)] = ids
     return batch
