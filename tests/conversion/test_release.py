@@ -117,7 +117,7 @@ def test_the_config_names_no_folder_of_the_machine():
     assert without_paths(hub).data.dataset == 'wmt/wmt14'
 
 
-def test_two_vocabularies_and_their_embeddings_come_back(release, tmp_path):
+def test_two_vocabularies_come_back_and_a_changed_byte_is_noticed(release, tmp_path):
     source = VocabularyPair.load(release).source
     target = Vocabulary.train(['Le chat dort.', 'Un chien mange.'], size=280)
     pair = VocabularyPair(source, target)
@@ -138,6 +138,12 @@ def test_two_vocabularies_and_their_embeddings_come_back(release, tmp_path):
     found = load_trained(tmp_path)
     jax.tree.map(np.testing.assert_array_equal, found.params, params)
     assert (found.vocabulary.digest, found.steps) == (pair.digest, [7])
+    weights = tmp_path / 'model.safetensors'
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1  # still a number
+    weights.write_bytes(content)
+    with pytest.raises(UserError, match=r'damaged model.safetensors \(its SHA-256 is not the one'):
+        load_trained(tmp_path)
     assert '360 (source) and 280 (target) pieces' in (tmp_path / 'README.md').read_text()
     shared = VocabularyPair(target, target)
     for name in ('source_vocabulary.model', 'target_vocabulary.model'):

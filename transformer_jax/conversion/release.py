@@ -16,7 +16,7 @@ from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS, Release, write_config
-from transformer_jax.storage.weights import write_weights
+from transformer_jax.storage.weights import sha256, write_weights
 from transformer_jax.storage.workdir import SavedRun
 
 # Fields of `data` that say where things are on the machine of the run.
@@ -122,6 +122,7 @@ def write_release(
     weights = named_parameters(params)
     vocabulary.save(folder)
     write_weights(folder / WEIGHTS, weights, dtype)
+    release = dataclasses.replace(release, weights_sha256=sha256(folder / WEIGHTS))
     pieces = f'{vocabulary.sizes} pieces' + (', shared' if vocabulary.shared else '')
     count = sum(np.size(x) for x in weights.values())
     with atomic_write(folder / 'README.md') as file:

@@ -13,7 +13,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.pretrained import another_model, model_folder
 from transformer_jax.storage.release import WEIGHTS, read_release
-from transformer_jax.storage.weights import WeightsFile
+from transformer_jax.storage.weights import WeightsFile, sha256
 from transformer_jax.storage.workdir import SavedRun, Workdir
 
 
@@ -162,6 +162,8 @@ def _load_release(folder: Workdir, chosen: Mapping[str, Any]) -> TrainedModel:
             remedy,
         )
         params = jax.tree_util.tree_map_with_path(lambda path, _: file.read(_name(path)), shapes)
+        if release.weights_sha256 not in ('', sha256(folder.path / WEIGHTS)):
+            raise ValueError('its SHA-256 is not the one in config.json')
     except UserError:
         raise
     except OSError as error:

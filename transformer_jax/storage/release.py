@@ -31,6 +31,7 @@ _RELEASE = {
     'license': str,
     'data_note': str,
     'test': (None, _TEST),
+    'weights_sha256': str,
 }
 
 
@@ -44,12 +45,14 @@ class Release:
       license: SPDX name of the licence; '' if none is stated.
       data_note: text about the training data; '' for none.
       test: scores on the test set, as in results.json, or None.
+      weights_sha256: of model.safetensors; '' in a folder from before it was recorded.
     """
 
     steps: list[int]
     license: str = ''
     data_note: str = ''
     test: Mapping[str, Any] | None = None
+    weights_sha256: str = ''
 
 
 def read_release(folder: Workdir) -> Release | None:
@@ -77,14 +80,14 @@ def read_release(folder: Workdir) -> Release | None:
             f'transformer_jax ({__version__}) reads format {FORMAT} at most: install a later one.'
         )
     try:
-        check_shape(saved, _RELEASE)
+        check_shape({'weights_sha256': '', **saved}, _RELEASE)
     except ValueError as error:
         raise UserError(
             f'{folder} is a release folder with a config.json that cannot be read '
             f'({first_line(error)}): get the folder again.'
         ) from error
     fields = (field.name for field in dataclasses.fields(Release))
-    return Release(**{name: saved[name] for name in fields})
+    return Release(**{name: saved[name] for name in fields if name in saved})
 
 
 def write_config(folder: Path, run: SavedRun, release: Release) -> None:

@@ -4,6 +4,7 @@ The file is data: it holds arrays and their names, and its header is checked aga
 """
 
 import errno
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,6 +47,12 @@ def write_weights(
     except safetensors.SafetensorError as error:  # the system's error is in its text only
         raise OSError(errno.EIO, first_line(error), str(path)) from error
     path.chmod(mode)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content, in hex, as the program sha256sum prints it."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 class WeightsFile:
