@@ -21,7 +21,10 @@ def test_every_kind_has_a_module_and_its_options_are_flags():
     ('arguments', 'sentence'),
     [
         (['--workdir=a'], r'give --from=DIR to import a model, or --to=KIND and --output=DIR'),
-        (['--workdir=a', '--to=release', '--from=b'], 'give --from=DIR to import a model, or --to'),
+        (
+            ['--workdir=a', '--to=release', '--from=b'],
+            'not both: give --from=DIR to import a model',
+        ),
         (['--workdir=a', '--to=release'], '--to=release writes a folder: name it with --output'),
         (['--workdir=a', '--to=relaese', '--output=b'], "invalid choice: 'relaese'"),
         (['--workdir=a', '--to=release', '--output=.'], "--output='.' exists already"),

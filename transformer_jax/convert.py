@@ -85,9 +85,10 @@ def main(arguments: Sequence[str]) -> None:
     """Write a model in another form."""
     flags = _parser().parse_args(arguments)
     if (flags.source is None) == (flags.to is None):
+        both = 'not both: ' if flags.to else ''
         raise UserError(
-            'give --from=DIR to import a model, or --to=KIND and --output=DIR to export one; see '
-            '--help.'
+            f'{both}give --from=DIR to import a model, or --to=KIND and --output=DIR to export '
+            'one; see --help.'
         )
     if flags.source is None:
         _export(flags)

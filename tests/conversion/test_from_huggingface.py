@@ -181,6 +181,11 @@ def test_licence_of_the_model_card_is_kept(tmp_path):
         ({'d_model': '8'}, r"d_model='8', which must be a whole number"),
         ({'decoder_start_token_id': 0}, r'decoder_start_token_id=0, and only models that start'),
         ({'vocab_size': 9}, r'has an? \[8, 8\] array|have 9|\[9, 8\]'),
+        (
+            {'d_model': 10**12},
+            r'config.json.* cannot be imported: model.d_model=1000000000000 must',
+        ),
+        ({'encoder_layers': 0, 'decoder_layers': 0}, r'encoder_layers=0, which must be 1 or more'),
         ({'vocab_size': 6}, r'ids that are not from 0 to 5'),
         ({'encoder_ffn_dim': 13, 'decoder_ffn_dim': 13}, r'fc1.weight'),
         ({'encoder_layers': 1, 'decoder_layers': 1}, r'has arrays that no model'),

@@ -132,3 +132,10 @@ def test_releases_of_one_vocabulary_are_an_ensemble(release, tmp_path):
         for folders in (release, [release, other])
     )
     assert of_two.tokens == of_one.tokens and of_two.log_prob != of_one.log_prob
+
+
+@pytest.mark.parametrize('kind', ['ctranslate2', 'stablehlo'])
+def test_an_export_for_other_programs_is_told_from_a_run(tmp_path, kind):
+    (tmp_path / 'conversion.json').write_text(json.dumps({'kind': kind}))
+    with pytest.raises(UserError, match=f"is an export of the kind '{kind}', which other programs"):
+        load_trained(tmp_path)

@@ -168,9 +168,14 @@ def _model_config(options: Options) -> ModelConfig:
         ('num_heads', 'attention_heads'),
         ('d_ff', 'ffn_dim'),
     ):
-        of_encoder = options.number(f'encoder_{theirs}')
-        options.require(f'decoder_{theirs}', [of_encoder], None)
-        sizes[ours] = of_encoder
+        name = f'encoder_{theirs}'
+        sizes[ours] = options.number(name)
+        options.require(f'decoder_{theirs}', [sizes[ours]], None)
+        if sizes[ours] < 1:
+            raise UserError(
+                f'{options.file!r} has {name}={sizes[ours]}, which must be 1 or more: get the '
+                'model again.'
+            )
     activation = options.require('activation_function', list(_ACTIVATIONS), None)
     rates = {
         f'{ours}_rate': options.real(theirs, 0.0)
@@ -180,16 +185,20 @@ def _model_config(options: Options) -> ModelConfig:
             ('activation_dropout', 'activation_dropout'),
         )
     }
-    return ModelConfig(
-        d_model=options.number('d_model'),
-        **sizes,
-        **rates,
-        activation=_ACTIVATIONS[activation],
-        attention_bias=True,
-        output_bias=True,
-        norm_epsilon=1e-5,
-        positions='sinusoidal_halves',
-    )
+    d_model = options.number('d_model')
+    try:
+        return ModelConfig(
+            d_model=d_model,
+            **sizes,
+            **rates,
+            activation=_ACTIVATIONS[activation],
+            attention_bias=True,
+            output_bias=True,
+            norm_epsilon=1e-5,
+            positions='sinusoidal_halves',
+        )
+    except UserError as error:
+        raise UserError(f'{options.file!r} cannot be imported: {error}') from error
 
 
 def _sides(folder: Path, options: Options, tokenizer: Options) -> list[TableSide]:
@@ -255,8 +264,8 @@ def _open_arrays(folder: Path):
         return path, WeightsFile(path)
     except (OSError, ValueError) as error:
         raise UserError(
-            f'{str(path)!r} cannot be read ({first_line(error)}): the folder must have a '
-            'model.safetensors or a pytorch_model.bin.'
+            f'{str(path)!r} cannot be read ({first_line(error)}): get the model again; the folder '
+            'must have a model.safetensors or a pytorch_model.bin.'
         ) from error
 
 

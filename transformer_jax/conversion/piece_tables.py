@@ -144,8 +144,9 @@ class TableSide(Side):
           UserError: if the model cannot be read.
         """
         table = [PAD if i < 0 else self.pieces[i] for i in self.order]
+        content = read_spm(model)
         try:
-            return TableVocabulary(read_spm(model), table, is_source=is_source)
+            return TableVocabulary(content, table, is_source=is_source)
         except ValueError as error:
             raise UserError(
                 f'{str(model)!r} with {str(self._path)!r} is {error}: get the files again.'

@@ -12,7 +12,7 @@ from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.pretrained import another_model, model_folder
-from transformer_jax.storage.release import WEIGHTS, read_release
+from transformer_jax.storage.release import WEIGHTS, check_not_exported, read_release
 from transformer_jax.storage.weights import WeightsFile, sha256
 from transformer_jax.storage.workdir import SavedRun, Workdir
 
@@ -58,6 +58,7 @@ def load_trained(
     if read_release(folder) is not None:
         chosen = {'checkpoints': checkpoints, 'average': average, 'steps': steps}
         return _load_release(folder, chosen)
+    check_not_exported(folder)
     # Importing orbax takes seconds.
     from transformer_jax.checkpointing import averaging
     from transformer_jax.checkpointing.average_choice import CheckpointChoice

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_jax import __version__
-from transformer_jax.errors import UserError, first_line
+from transformer_jax.errors import UserError, first_line, shown
 from transformer_jax.storage.files import atomic_write, check_shape, read_json
 from transformer_jax.storage.workdir import SavedRun, Workdir
 
@@ -88,6 +88,19 @@ def read_release(folder: Workdir) -> Release | None:
         ) from error
     fields = (field.name for field in dataclasses.fields(Release))
     return Release(**{name: saved[name] for name in fields if name in saved})
+
+
+def check_not_exported(folder: Workdir) -> None:
+    """Raise UserError if a folder is an export that other programs load."""
+    try:
+        kind = read_json(folder.path / 'conversion.json', {}).get('kind', 'release')
+    except (OSError, ValueError):
+        return
+    if kind != 'release':
+        raise UserError(
+            f'{folder} is an export of the kind {shown(kind)}, which other programs load: name the '
+            'run or the release that it was made of.'
+        )
 
 
 def write_config(folder: Path, run: SavedRun, release: Release) -> None:
