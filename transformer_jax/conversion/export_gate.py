@@ -1,25 +1,22 @@
 """The gate of exports: another program computes what our model computes, or the export fails."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from transformer_jax import __version__
 from transformer_jax.conversion.check_sentences import CheckSentences
 from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.pieces import piece_table
 from transformer_jax.conversion.reference import Reference
+from transformer_jax.conversion.report import write_report
 from transformer_jax.inference.translation_metrics import score
-from transformer_jax.storage.files import atomic_write
 
 TOLERANCE = 1e-4  # in float32
 _NEAR_TIE = 1e-3  # difference of logits at which rounding may choose either token
 _SCORED, _TRANSLATED, _WITH_BLEU = 20, 200, 1000  # sentences
-FILE = 'conversion.json'
 
 
 class Peer(Protocol):
@@ -180,9 +177,7 @@ class Report:
 
     def write(self, folder: Path) -> None:
         """Write conversion.json."""
-        content = {'format': 1, 'transformer_jax': __version__, **dataclasses.asdict(self)}
-        with atomic_write(folder / FILE) as file:
-            json.dump(content, file, ensure_ascii=False, indent=2)
+        write_report(folder, **dataclasses.asdict(self))
 
     def text(self) -> str:
         """Return the report for people, in lines."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from transformer_jax.config import DecodeConfig, ModelConfig
 from transformer_jax.conversion import own_export
-from transformer_jax.conversion.gate import compare, say_nothing_compared
+from transformer_jax.conversion.gate import compare, without_comparison
 from transformer_jax.conversion.imported import (
     MAX_EXTRA_LENGTH,
     NEVER,
@@ -27,8 +27,9 @@ from transformer_jax.conversion.imported import (
     plan_layers,
 )
 from transformer_jax.conversion.peer_transformers import TransformersPeer
-from transformer_jax.conversion.piece_tables import PAD, TableSide, joined, read_table
+from transformer_jax.conversion.piece_tables import TableSide, joined, read_table
 from transformer_jax.conversion.torch_file import TorchFile
+from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.storage.files import check_shape, read_json, read_regular
 from transformer_jax.storage.weights import WeightsFile
@@ -135,7 +136,7 @@ def import_model(
     model = read_model(path)
     found = model.write(folder, path.resolve().name, license, data_note)
     if not check:
-        return f'{found}\n{say_nothing_compared(folder)}'
+        return f'{found}\n{without_comparison(folder)}'
     return f'{found}\n{compare(folder, TransformersPeer(path, model.sides[1].order))}'
 
 
@@ -203,7 +204,7 @@ def _model_config(options: Options) -> ModelConfig:
 
 def _sides(folder: Path, options: Options, tokenizer: Options) -> list[TableSide]:
     size = options.number('vocab_size')
-    for name, piece in (('eos_token', '</s>'), ('unk_token', '<unk>'), ('pad_token', PAD)):
+    for name, piece in (('eos_token', EOS), ('unk_token', UNKNOWN), ('pad_token', PAD)):
         token = tokenizer.values.get(name, piece)
         token = token.get('content') if isinstance(token, dict) else token
         Options({name: token}, tokenizer.file).require(name, [piece], piece)

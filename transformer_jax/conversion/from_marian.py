@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 
 from transformer_jax.config import DecodeConfig, ModelConfig
-from transformer_jax.conversion.gate import compare, say_nothing_compared
+from transformer_jax.conversion.gate import compare, without_comparison
 from transformer_jax.conversion.imported import (
     MAX_EXTRA_LENGTH,
     NEVER,
@@ -141,7 +141,7 @@ def import_model(
     peer = peer_of(path) if check else None
     name = (path if path.is_dir() else path.parent).resolve().name
     found = read_model(path).write(folder, name, license, data_note)
-    compared = say_nothing_compared(folder) if peer is None else compare(folder, peer)
+    compared = without_comparison(folder) if peer is None else compare(folder, peer)
     return f'{found}\n{compared}'
 
 

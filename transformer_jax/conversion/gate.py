@@ -1,7 +1,6 @@
 """The gate of an import: what it computes is compared with the program that it comes from."""
 
 import dataclasses
-import json
 import operator
 import re
 from collections.abc import Sequence
@@ -11,13 +10,13 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from transformer_jax.conversion.report import write_report
 from transformer_jax.data.table_vocabulary import EOS
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
 from transformer_jax.inference.teacher_forcing import target_log_probs
 from transformer_jax.model import shift_right
-from transformer_jax.storage.files import atomic_write
 from transformer_jax.translator import Translator
 
 SENTENCES = 20
@@ -64,10 +63,9 @@ class Peer(Protocol):
         """
 
 
-def say_nothing_compared(workdir: Path) -> str:
+def without_comparison(workdir: Path) -> str:
     """Write to conversion.json that an import was not compared; return that for people."""
-    with atomic_write(workdir / 'conversion.json') as file:
-        json.dump({'format': 1, 'compared': None}, file, indent=2)
+    write_report(workdir, 'import', peer=None)
     return 'not compared with the program that it comes from: --check does that'
 
 
@@ -158,8 +156,7 @@ def compare(workdir: Path, peer: Peer) -> Findings:
     }
     findings = Findings(peer.name, len(texts), differences, same, ties, ours.beam_size)
     _compare_beams(findings, texts, ours, peer)
-    with atomic_write(workdir / 'conversion.json') as file:
-        file.write(json.dumps(dataclasses.asdict(findings), indent=2) + '\n')
+    write_report(workdir, 'import', **dataclasses.asdict(findings))
     if not findings.passed:
         raise UserError(
             f'the imported model does not compute what its original does ({findings}): report it '

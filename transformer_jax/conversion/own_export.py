@@ -16,6 +16,7 @@ from transformer_jax.conversion.piece_tables import Side, TableSide, read_spm, r
 from transformer_jax.conversion.pieces import piece_table
 from transformer_jax.conversion.to_huggingface import FORMAT, architecture, ids_of
 from transformer_jax.conversion.width import interleaved_order, permute_width
+from transformer_jax.data.table_vocabulary import PAD
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, shown
@@ -148,7 +149,7 @@ def _vocabulary(folder: Path, options: Options, digest: str) -> VocabularyPair:
         for is_source, name in ((True, 'vocab_size'), (False, 'decoder_vocab_size')):
             if not is_source and (folder / 'target_vocab.json').exists():
                 path = folder / 'target_vocab.json'
-            sides.append(TableSide(read_table(path), options.number(name), path, pad='<pad>'))
+            sides.append(TableSide(read_table(path), options.number(name), path, pad=PAD))
         return VocabularyPair(
             sides[0].vocabulary(folder / 'source.spm', is_source=True),
             sides[1].vocabulary(folder / 'target.spm', is_source=False),

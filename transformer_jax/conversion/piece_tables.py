@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.data.table_vocabulary import EOS, UNKNOWN, TableVocabulary
+from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN, TableVocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line, shown
 from transformer_jax.storage.files import read_json, read_regular
 
-PAD = '<pad>'
 # Escapes of YAML within double quotes.
 _HEX = '[0-9a-fA-F]'
 _ESCAPE = re.compile(rf'\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|(.))')

@@ -1,8 +1,7 @@
 """The table of a vocabulary: the piece of each id, as other toolkits store it."""
 
+from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.data.vocabulary import Vocabulary
-
-PAD, EOS, UNKNOWN = '<pad>', '</s>', '<unk>'
 
 
 def piece_table(vocabulary: Vocabulary) -> list[str]:

@@ -1,17 +1,16 @@
 """Writes a release folder: the model without its run, to keep and to hand out."""
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from transformer_jax import __version__
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.conversion.card import model_card
 from transformer_jax.conversion.original import Original
+from transformer_jax.conversion.report import write_report
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.storage.files import atomic_write
@@ -69,16 +68,13 @@ def export(
         split_fingerprints=original.run.split_fingerprints,
     )
     largest = _largest_difference(folder, original.params)
-    gate = {
-        'format': 1,
-        'transformer_jax': __version__,
-        'kind': 'release',
-        'dtype': dtype,
-        'compared': 'the weights, read again',
-        'largest_relative_difference': largest,
-    }
-    with atomic_write(folder / 'conversion.json') as file:
-        file.write(json.dumps(gate, indent=2) + '\n')
+    write_report(
+        folder,
+        'release',
+        dtype=dtype,
+        compared='the weights, read again',
+        largest_relative_difference=largest,
+    )
     if not largest:
         return 'read again: the weights are the same'
     return f'read again: rounding changed no weight by more than {largest:.2g} of its value'

@@ -20,8 +20,9 @@ from transformer_jax.conversion.matrices import (
     dense_linear,
 )
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.pieces import EOS, PAD, UNKNOWN, piece_table
+from transformer_jax.conversion.pieces import piece_table
 from transformer_jax.conversion.reference import log_probs_without_padding
+from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError

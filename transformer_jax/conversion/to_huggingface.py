@@ -15,9 +15,10 @@ from transformer_jax.conversion.exported import check_heads, write_readme
 from transformer_jax.conversion.marian_layers import layer_places
 from transformer_jax.conversion.matrices import matrix
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.pieces import EOS, PAD, UNKNOWN, piece_table
+from transformer_jax.conversion.pieces import piece_table
 from transformer_jax.conversion.release import without_paths
 from transformer_jax.conversion.width import halves_order, permute_width
+from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import named_parameters

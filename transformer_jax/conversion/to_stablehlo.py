@@ -7,19 +7,17 @@ conversion.json
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 
-from transformer_jax import __version__
 from transformer_jax.config import DecodeConfig
 from transformer_jax.conversion import stablehlo_gate
 from transformer_jax.conversion.check_sentences import CheckSentences
-from transformer_jax.conversion.export_gate import FILE
 from transformer_jax.conversion.exported import write_readme
 from transformer_jax.conversion.original import Original
+from transformer_jax.conversion.report import write_report
 from transformer_jax.conversion.stablehlo_programs import (
     ANY,
     PLATFORMS,
@@ -110,22 +108,19 @@ def export(
     )
     if dtype == 'float32':
         gate.check()
-    report = {
-        'format': 1,
-        'transformer_jax': __version__,
-        'kind': 'stablehlo',
-        'jax': jax.__version__,
-        'calling_convention': exported.calling_convention_version,
-        'platforms': PLATFORMS,
-        'dtype': dtype,
-        'programs': {program.file: dataclasses.asdict(program) for program in programs},
-        'eos_id': vocabulary.eos_id,
-        'max_source_length': limit,
-        'decode': dataclasses.asdict(config.decode),
-        'checks': gate.report(),
-    }
-    with atomic_write(folder / FILE) as file:
-        json.dump(report, file, indent=2)
+    write_report(
+        folder,
+        'stablehlo',
+        jax=jax.__version__,
+        calling_convention=exported.calling_convention_version,
+        platforms=PLATFORMS,
+        dtype=dtype,
+        programs={program.file: dataclasses.asdict(program) for program in programs},
+        eos_id=vocabulary.eos_id,
+        max_source_length=limit,
+        decode=dataclasses.asdict(config.decode),
+        checks=gate.report(),
+    )
     return gate.summary()
 
 

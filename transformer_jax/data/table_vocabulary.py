@@ -15,7 +15,7 @@ from transformer_jax.data.vocabulary import Vocabulary, words_of_spans
 from transformer_jax.errors import UserError, did_you_mean, shown, user_path
 from transformer_jax.storage.files import atomic_write, read_json, read_regular
 
-EOS, UNKNOWN = '</s>', '<unk>'
+PAD, EOS, UNKNOWN = '<pad>', '</s>', '<unk>'
 _CODE = re.compile(r'>>[^\s<>]+<<')
 _BYTE = re.compile('<0x[0-9A-Fa-f]{2}>')
 _SHAPE = {'pieces': [str]}

@@ -20,6 +20,8 @@ from transformer_jax.storage.workdir import SavedRun, Workdir
 # Raise it if versions before could not read a new folder, and keep reading the older formats.
 FORMAT = 1
 WEIGHTS = 'model.safetensors'
+# What `convert` has compared; a folder that other programs load has it, too.
+REPORT = 'conversion.json'
 _TEST = {
     'sentences': int,
     **dict.fromkeys(('bleu', 'chrf'), float),
@@ -93,7 +95,7 @@ def read_release(folder: Workdir) -> Release | None:
 def check_not_exported(folder: Workdir) -> None:
     """Raise UserError if a folder is an export that other programs load."""
     try:
-        kind = read_json(folder.path / 'conversion.json', {}).get('kind', 'release')
+        kind = read_json(folder.path / REPORT, {}).get('kind', 'release')
     except (OSError, ValueError):
         return
     if kind != 'release':
