@@ -60,29 +60,12 @@ def no_jax_cache():
     reset_cache()
 
 
-@pytest.fixture(scope='session')
-def _programs(shared_folder):
-    """A program cache of all workers that keeps what this worker has loaded in memory, too."""
-    from transformer_jax.runtime.program_cache import ProgramCache
-
-    class Programs(ProgramCache):
-        in_memory = {}
-
-        def load(self, key, *args, **kwargs):
-            found = self.in_memory.get(key) or super().load(key, *args, **kwargs)
-            if found is not None:
-                self.in_memory[key] = found
-            return found
-
-    return Programs(shared_folder / 'programs', 'tests')
-
-
 @pytest.fixture(scope='module')
-def programs_kept(_programs, no_jax_cache):
-    """Let the runs of all modules share a program cache, as commands do."""
+def programs_kept(shared_folder, no_jax_cache):
+    """Let the runs of a module share a program cache, as commands do."""
     from transformer_jax.runtime import program_cache
 
-    with program_cache.use(_programs):
+    with program_cache.use(program_cache.ProgramCache(shared_folder / 'programs', 'tests')):
         yield
 
 
