@@ -229,7 +229,7 @@ def _decode_config(options: Options, side: TableSide) -> tuple[DecodeConfig, lis
         for name, default in _OTHER_SETTINGS.items()
         if values.get(name, default) != default
     ]
-    suppressed, found = [], Options(values, options.file)
+    suppressed, settings = [], Options(values, options.file)
     try:
         check_shape({'bad_words_ids': values.get('bad_words_ids', [])}, {'bad_words_ids': [[int]]})
     except ValueError as error:
@@ -245,10 +245,10 @@ def _decode_config(options: Options, side: TableSide) -> tuple[DecodeConfig, lis
         elif words[0] != side.order[0]:  # padding is never part of an output
             suppressed.append(side.pieces[words[0]])
     config = DecodeConfig(
-        beam_size=found.number('num_beams', 1),
+        beam_size=settings.number('num_beams', 1),
         length_norm='power',
-        length_penalty=found.real('length_penalty', 1.0),
-        no_repeat_ngram=found.number('no_repeat_ngram_size', 0),
+        length_penalty=settings.real('length_penalty', 1.0),
+        no_repeat_ngram=settings.number('no_repeat_ngram_size', 0),
         suppress_tokens=' '.join(suppressed),
         max_extra_length=MAX_EXTRA_LENGTH,
         average_checkpoints=1,
