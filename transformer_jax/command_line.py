@@ -198,7 +198,7 @@ def add_model_flags(parser: Parser) -> None:
     add_checkpoint_flags(parser)
 
 
-def add_checkpoint_flags(parser: Parser) -> None:
+def add_checkpoint_flags(parser: argparse._ActionsContainer) -> None:
     """Add the flags that choose the checkpoints of a run: --checkpoints and --average."""
     parser.add_argument(
         '--checkpoints', type=int, help='how many to average (default: from the config)'
@@ -210,7 +210,7 @@ def add_checkpoint_flags(parser: Parser) -> None:
     )
 
 
-def add_steps_flag(parser: Parser) -> None:
+def add_steps_flag(parser: argparse._ActionsContainer) -> None:
     """Add --steps, in place of the flags of `add_checkpoint_flags`; `checkpoint_steps` reads it."""
     parser.add_argument('--steps', help='steps of the checkpoints, for example 800,900,1000')
 

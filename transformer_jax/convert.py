@@ -48,7 +48,7 @@ TARGETS = {
     'release': Kind(
         'release',
         'a folder to keep and to hand out, with a model card',
-        ('dtype', 'license', 'data_note'),
+        ('dtype',),
     ),
     'huggingface': Kind(
         'to_huggingface',
@@ -71,12 +71,12 @@ SOURCES = {
     'huggingface': Kind(
         'from_huggingface',
         'a folder of a Marian model of Hugging Face, such as those of OPUS-MT, or its name there',
-        ('check', 'license', 'data_note'),
+        ('check',),
     ),
     'marian': Kind(
         'from_marian',
         'a folder with model.npz and decoder.yml of Marian itself',
-        ('check', 'license', 'data_note'),
+        ('check',),
     ),
 }
 
@@ -101,6 +101,7 @@ def _export(flags: argparse.Namespace) -> None:
         raise UserError(f'--to={flags.to} writes a folder: name it with --output.')
     kind = TARGETS[flags.to]
     options = _options(flags, kind, f'--to={flags.to}')
+    card = _card(flags)
     steps = command_line.checkpoint_steps(flags)
     output = NewFolder(flags.output)
     # Importing these takes seconds, in which no mistake would be answered.
@@ -115,6 +116,7 @@ def _export(flags: argparse.Namespace) -> None:
         checkpoints=flags.checkpoints,
         average=flags.average,
         steps=steps,
+        **card,
     )
     with output.writing() as folder:
         found = module.export(original, folder, **options)
@@ -130,7 +132,7 @@ def _import(flags: argparse.Namespace) -> None:
 
     path = model_path(flags.source, '--from')
     kind, module = _source_of(path, flags.source)
-    options = _options(flags, kind, f'--from={flags.source!r}')
+    options = _options(flags, kind, f'--from={flags.source!r}') | _card(flags)
     with output.writing() as folder:
         found = module.import_model(path, folder, **options)
     command_line.print_result(f'{found}\n{output.path} holds the model')
@@ -155,12 +157,17 @@ def _options(flags: argparse.Namespace, kind: Kind, chosen: str) -> dict[str, An
         if name not in kind.options:
             of_kind = ', '.join(f'--{option}' for option in kind.options) or 'none of these flags'
             raise UserError(f'--{name} is not for {chosen}, which takes {of_kind}: leave it out.')
-    if not re.fullmatch(r'[A-Za-z0-9.+-]*', given.get('license', '')):
+    return given
+
+
+def _card(flags: argparse.Namespace) -> dict[str, str]:
+    """Return what the model card is to say."""
+    if not re.fullmatch(r'[A-Za-z0-9.+-]*', flags.license):
         raise UserError(
-            f'--license={shown(given["license"])} is no SPDX name of a licence: give one such as '
+            f'--license={shown(flags.license)} is no SPDX name of a licence: give one such as '
             'apache-2.0 or cc-by-4.0.'
         )
-    return given
+    return {'license': flags.license, 'data_note': flags.data_note}
 
 
 def _parser() -> command_line.Parser:
@@ -175,25 +182,39 @@ def _parser() -> command_line.Parser:
     parser.add_argument(
         '--workdir', required=True, help='folder of a trained run; with --from, folder to write'
     )
-    parser.add_argument('--to', choices=tuple(TARGETS), help='form to write')
-    parser.add_argument('--output', help='with --to: folder to write')
     parser.add_argument(
+        '--license',
+        default='',
+        help='licence of the model, for its card: an SPDX name, for example cc-by-4.0',
+    )
+    parser.add_argument(
+        '--data_note',
+        default='',
+        help='text for the card about the training data: its source and attribution',
+    )
+    imports = parser.add_argument_group('imports')
+    imports.add_argument(
         '--from',
         dest='source',
         metavar='DIR',
         help='model to import: a folder, or its name on the Hugging Face hub',
     )
-    parser.add_argument(
+    imports.add_argument(
         '--check',
         action='store_true',
-        help='with --from: compare what is imported with the program that it comes from',
+        help='compare what is imported with the program that it comes from',
     )
-    command_line.add_checkpoint_flags(parser)
-    command_line.add_steps_flag(parser)
-    parser.add_argument(
-        '--dtype', choices=('float32', 'bfloat16'), help='dtype of the weights (default: float32)'
+    exports = parser.add_argument_group('exports')
+    exports.add_argument('--to', choices=tuple(TARGETS), help='form to write')
+    exports.add_argument('--output', help='folder to write')
+    command_line.add_checkpoint_flags(exports)
+    command_line.add_steps_flag(exports)
+    exports.add_argument(
+        '--dtype',
+        choices=('float32', 'bfloat16'),
+        help='dtype of the weights (release, huggingface, stablehlo; default: float32)',
     )
-    parser.add_argument(
+    exports.add_argument(
         '--quantization',
         choices=(
             'float32',
@@ -206,21 +227,16 @@ def _parser() -> command_line.Parser:
             'int8_bfloat16',
         ),
         help='type in which CTranslate2 stores weights; it computes in another one where a machine '
-        'does not have it (default: float32, for argos int8)',
+        'does not have it (ctranslate2, argos; default: float32, for argos int8)',
     )
-    parser.add_argument(
-        '--license', help='licence of the model, for its card: an SPDX name, for example cc-by-4.0'
-    )
-    parser.add_argument(
-        '--data_note', help='text for the card about the training data: its source and attribution'
-    )
-    parser.add_argument(
+    exports.add_argument(
         '--batch_sizes',
-        help="sentences of a batch, a program for each number, or 'any' (default: 1,16)",
+        help="sentences of a batch, a program for each number, or 'any' (stablehlo; default: 1,16)",
     )
-    parser.add_argument(
+    exports.add_argument(
         '--lengths',
-        help="most tokens of a source, a program for each number, or 'any' (default: 32,128)",
+        help="most tokens of a source, a program for each number, or 'any' (stablehlo; default: "
+        '32,128)',
     )
     return parser
 

@@ -116,20 +116,20 @@ def write_huggingface(folder, tensors, *, config=(), generation=None, table=PIEC
     safetensors.numpy.save_file(tensors, folder / 'model.safetensors')
 
 
-def marian_arrays(tensors):
-    """The arrays as Marian names and holds them, without padding."""
+def marian_arrays(tensors, pad=PAD):
+    """The arrays as Marian names and holds them, without padding, the last piece."""
     found = {}
     for name, array in tensors.items():
         parts = name.split('.')
         if name == 'final_logits_bias':
-            found['decoder_ff_logit_out_b'] = array[:, :PAD]
+            found['decoder_ff_logit_out_b'] = array[:, :pad]
         elif parts[2:3] != ['layers']:
             of_marian = {'shared': 'Wemb', 'encoder': 'encoder_Wemb', 'decoder': 'decoder_Wemb'}
-            found[of_marian.get(parts[1], 'decoder_ff_logit_out_Wt')] = array[:PAD]
+            found[of_marian.get(parts[1], 'decoder_ff_logit_out_Wt')] = array[:pad]
         else:
             prefix = f'{parts[1]}_l{int(parts[3]) + 1}'
             found[f'{prefix}_{_marian_name(parts[4:])}'] = (
-                array.T if array.ndim == 2 else array[None]
+                np.ascontiguousarray(array.T) if array.ndim == 2 else array[None]
             )
     return found
 

@@ -11,6 +11,7 @@ from transformer_jax.data.phrasebook import PhrasebookCorpus
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.model import parameter_shapes
+from transformer_jax.storage.release import Release
 from transformer_jax.storage.workdir import SavedRun
 
 SENTENCES = [
@@ -71,4 +72,4 @@ def random_model(vocabulary=None, decode=None, **changes):
     params = jax.tree.map_with_path(draw, parameter_shapes(config.model, vocabulary.sizes))
     dev = PhrasebookCorpus(config.data).fingerprint('dev')
     run = SavedRun(config, '', {'dev': dev}, vocabulary.digest)
-    return Original('random', config, vocabulary, params, [1], run, None, None)
+    return Original('random', config, vocabulary, params, [1], run, Release([1]))

@@ -10,7 +10,6 @@ from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.release import without_paths
 from transformer_jax.errors import UserError
 from transformer_jax.storage.files import atomic_write
-from transformer_jax.storage.release import Release
 
 
 def check_heads(config: ModelConfig, peer: str) -> None:
@@ -32,7 +31,6 @@ def write_readme(original: Original, folder: Path, use: str) -> None:
       folder: where to write it.
       use: Markdown that says how to use the folder.
     """
-    release = original.release or Release(original.steps)
     vocabulary = original.vocabulary
     pieces = f'{vocabulary.sizes} pieces' + (', shared' if vocabulary.shared else '')
     count = sum(x.size for x in jax.tree.leaves(original.params))
@@ -41,6 +39,8 @@ def write_readme(original: Original, folder: Path, use: str) -> None:
     origin = (
         '' if original.steps else 'Another program has trained it; transformer_jax imported it.'
     )
-    card = model_card(original.name, config, count, pieces, release, origin=origin, use=use)
+    card = model_card(
+        original.name, config, count, pieces, original.release, origin=origin, use=use
+    )
     with atomic_write(folder / 'README.md') as file:
         file.write(card)

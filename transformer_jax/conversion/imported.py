@@ -69,13 +69,11 @@ class Imported:
         """Read the parameters: nested dicts of float32 arrays.
 
         Raises:
-          UserError: if an array is missing, has another shape or values that are not finite.
+          UserError: if an array cannot be read or has values that are not finite.
         """
         wanted = named_parameters(parameter_shapes(self.config.model, self.vocabulary.sizes))
         params = {}
         for name, array in self.arrays:
-            if not np.isfinite(array).all():
-                raise UserError(f'{name} has values that are not finite: get the model again.')
             assert array.size == np.prod(wanted[name].shape), name
             params[name] = array.reshape(wanted[name].shape)
         assert params.keys() == wanted.keys(), params.keys() ^ wanted.keys()
@@ -214,14 +212,20 @@ class Reader:
         """Return an array in float32.
 
         Raises:
-          UserError: if the file is damaged.
+          UserError: if the file is damaged, or values are not finite.
         """
         try:
-            return self.file.read(name)
+            array = self.file.read(name)
         except (OSError, ValueError) as error:
             raise UserError(
                 f'{str(self._path)!r} is damaged at {name} ({error}): get the model again.'
             ) from error
+        if not np.isfinite(array).all():
+            raise UserError(
+                f'{str(self._path)!r} has values that are not finite in {name}: get the model '
+                'again.'
+            )
+        return array
 
 
 def plan_layers(

@@ -24,8 +24,7 @@ class Original:
       params: its parameters, nested dicts of float32 NumPy arrays.
       steps: steps of the checkpoints that the parameters are the mean of; may be empty.
       run: content of its config.json.
-      release: what config.json of a release folder holds besides; None for a run.
-      test: its scores on the test set of its run, as in results.json; None if there are none.
+      release: what a model card says of it.
     """
 
     name: str
@@ -34,8 +33,7 @@ class Original:
     params: Any
     steps: list[int]
     run: SavedRun
-    release: Release | None
-    test: dict[str, Any] | None
+    release: Release
 
     @classmethod
     def load(
@@ -46,17 +44,34 @@ class Original:
         checkpoints: int | None = None,
         average: str | None = None,
         steps: Sequence[int] | None = None,
+        license: str = '',
+        data_note: str = '',
     ) -> 'Original':
-        """Read a model from its work directory; see `load_trained`."""
+        """Read a model from its work directory; see `load_trained`.
+
+        Args:
+          workdir: folder of a run or a release.
+          name: as in Attributes.
+          checkpoints: as for `load_trained`.
+          average: as for `load_trained`.
+          steps: as for `load_trained`.
+          license: SPDX name of the licence; '' for the one that a release states.
+          data_note: text about the training data; '' for the one of a release.
+        """
         trained = load_trained(workdir, checkpoints=checkpoints, average=average, steps=steps)
         folder = model_folder(workdir)
         results = folder.read_results()
         # The scores are of one choice of checkpoints.
         is_same = results is not None and results['averaged_checkpoints'] == trained.steps
+        before = read_release(folder) or Release(trained.steps)
         return cls(
             name=name,
             **trained._asdict(),
             run=folder.read_run(),
-            release=read_release(folder),
-            test=results['test'] if is_same else None,
+            release=dataclasses.replace(
+                before,
+                license=license or before.license,
+                data_note=data_note or before.data_note,
+                test=results['test'] if is_same else before.test,
+            ),
         )

@@ -29,40 +29,24 @@ _FILES = tuple(
 )
 
 
-def export(
-    original: Original,
-    folder: Path,
-    *,
-    dtype: str = 'float32',
-    license: str = '',
-    data_note: str = '',
-) -> str:
+def export(original: Original, folder: Path, *, dtype: str = 'float32') -> str:
     """Write a model as a release folder, and read it again.
 
     Args:
       original: the model.
       folder: an empty folder.
       dtype: of the weights: 'float32' or 'bfloat16'.
-      license: SPDX name of the licence, for the model card.
-      data_note: text about the training data, for the model card.
 
     Returns:
       What was found, for people.
     """
-    before = original.release or Release(original.steps)
-    release = dataclasses.replace(
-        before,
-        license=license or before.license,
-        data_note=data_note or before.data_note,
-        test=original.test or before.test,
-    )
     write_release(
         folder,
         config=original.config,
         vocabulary=original.vocabulary,
         params=original.params,
         dtype=dtype,
-        release=release,
+        release=original.release,
         name=original.name,
         data_fingerprint=original.run.data_fingerprint,
         split_fingerprints=original.run.split_fingerprints,
