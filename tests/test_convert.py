@@ -34,6 +34,7 @@ def test_every_kind_has_a_module_and_its_options_are_flags():
             ['--workdir=a', '--to=release', '--output=b', '--license=my own'],
             "--license='my own' is no SPDX name of a licence",
         ),
+        (['--workdir=a', '--from=b', '--license=my own'], "--license='my own' is no SPDX name"),
         (['--workdir=a', '--from=b', '--output=c'], '--output is not for --from, which writes'),
         (['--workdir=a', '--from=b'], "--from='b' does not exist: name a folder"),
     ],

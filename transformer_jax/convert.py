@@ -25,8 +25,9 @@ class Kind:
 
     The module of a target has `export(original: Original, folder: Path, **options) -> str`. It
     writes into a folder that is empty, and that gets its name once it is complete. The module of a
-    source has `recognises(path: Path) -> bool` and `import_model(path: Path, folder: Path,
-    **options) -> str`. Both return lines for stdout about what they found.
+    source has `recognises(path: Path) -> bool` and `import_model(path: Path, folder: Path, *,
+    license: str, data_note: str, **options) -> str`. `export` and `import_model` return lines for
+    stdout about what they found.
 
     Attributes:
       module: name of the module.
@@ -100,8 +101,7 @@ def _export(flags: argparse.Namespace) -> None:
     if flags.output is None:
         raise UserError(f'--to={flags.to} writes a folder: name it with --output.')
     kind = TARGETS[flags.to]
-    options = _options(flags, kind, f'--to={flags.to}')
-    card = _card(flags)
+    options, card = _options(flags, kind, f'--to={flags.to}'), _card(flags)
     steps = command_line.checkpoint_steps(flags)
     output = NewFolder(flags.output)
     # Importing these takes seconds, in which no mistake would be answered.
@@ -127,14 +127,14 @@ def _import(flags: argparse.Namespace) -> None:
     for name in ('output', 'checkpoints', 'average', 'steps'):
         if getattr(flags, name) is not None:
             raise UserError(f'--{name} is not for --from, which writes --workdir: leave it out.')
-    output = NewFolder(flags.workdir, '--workdir')
+    output, card = NewFolder(flags.workdir, '--workdir'), _card(flags)
     from transformer_jax.conversion.hub import model_path
 
     path = model_path(flags.source, '--from')
     kind, module = _source_of(path, flags.source)
-    options = _options(flags, kind, f'--from={flags.source!r}') | _card(flags)
+    options = _options(flags, kind, f'--from={flags.source!r}')
     with output.writing() as folder:
-        found = module.import_model(path, folder, **options)
+        found = module.import_model(path, folder, **options, **card)
     command_line.print_result(f'{found}\n{output.path} holds the model')
 
 
@@ -161,7 +161,7 @@ def _options(flags: argparse.Namespace, kind: Kind, chosen: str) -> dict[str, An
 
 
 def _card(flags: argparse.Namespace) -> dict[str, str]:
-    """Return what the model card is to say."""
+    """Return the options that all kinds have, which the model card shows."""
     if not re.fullmatch(r'[A-Za-z0-9.+-]*', flags.license):
         raise UserError(
             f'--license={shown(flags.license)} is no SPDX name of a licence: give one such as '

@@ -109,8 +109,8 @@ def _architecture(config: Config, parameters: int, vocabulary: str) -> list[tupl
 def _scores(test: Mapping[str, Any]) -> str:
     rows = [(name, f'{test[key]:.2f}', f'`{test[f"{key}_signature"]}`') for name, key in _METRICS]
     return (
-        f"On the {test['sentences']:,} sentences of the run's test set, with the search above and "
-        "sacreBLEU's signatures, before the weights were rounded:\n\n"
+        f"On the {test['sentences']:,} sentences of the run's test set, translated by "
+        'transformer_jax with the search above, before the weights were rounded:\n\n'
         + _table(('metric', 'score', 'signature'), rows)
     )
 

@@ -24,7 +24,8 @@ class Original:
       params: its parameters, nested dicts of float32 NumPy arrays.
       steps: steps of the checkpoints that the parameters are the mean of; may be empty.
       run: content of its config.json.
-      release: what a model card says of it.
+      release: its licence, the note about its data and its test scores, for a model card; of a
+        release folder, what config.json holds besides.
     """
 
     name: str
