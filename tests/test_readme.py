@@ -55,7 +55,7 @@ NOT_RUN = {
     'python -m transformer_jax.convert --from': 'needs the network; see tests/conversion/',
     'EXTRAS=cuda bash launch/benchmark.sh': 'needs a GPU; see tests/launch/test_launch.py',
     'python tests/accelerator_programs.py': 'needs JAX for GPUs; see test_accelerator_programs.py',
-    'python tests/peers/speed.py': 'needs the extra peers, gigabytes from the network',
+    'python tests/peers/speed': 'needs the extra peers, gigabytes from the network',
     'python tests/kill_runs.py': 'takes hours; see tests/test_kills.py',
     'python tests/fuzz.py': 'takes hours; see tests/test_fuzz.py',
     'sbatch': 'needs Slurm; see tests/launch/test_launch.py',

@@ -117,7 +117,7 @@ def write_huggingface(folder, tensors, *, config=(), generation=None, table=PIEC
 
 
 def marian_arrays(tensors, pad=PAD):
-    """The arrays as Marian names and holds them, without padding, the last piece."""
+    """The arrays as Marian names and holds them, without padding, the piece of the last id."""
     found = {}
     for name, array in tensors.items():
         parts = name.split('.')
@@ -129,6 +129,7 @@ def marian_arrays(tensors, pad=PAD):
         else:
             prefix = f'{parts[1]}_l{int(parts[3]) + 1}'
             found[f'{prefix}_{_marian_name(parts[4:])}'] = (
+                # Marian refuses other orders in memory.
                 np.ascontiguousarray(array.T) if array.ndim == 2 else array[None]
             )
     return found

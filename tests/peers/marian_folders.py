@@ -63,6 +63,7 @@ def write_huggingface(
     half=False,
     safe=True,
     pairs=SENTENCES,
+    pieces=150,
     eos_bias=6.0,
     pad_row=False,
     **generation,
@@ -80,6 +81,7 @@ def write_huggingface(
       half: whether they are saved in float16, as OPUS-MT's are.
       safe: whether they are saved as safetensors; otherwise as pytorch_model.bin.
       pairs: sentences for the SentencePiece models.
+      pieces: of each SentencePiece model, at most.
       eos_bias: added to the bias of EOS, so that outputs end.
       pad_row: whether the row of padding is not zero.
       **generation: settings of the search.
@@ -88,7 +90,7 @@ def write_huggingface(
     from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
     folder = Path(folder)
-    source, target = train_sentencepiece(folder, pairs)
+    source, target = train_sentencepiece(folder, pairs, pieces)
     special = ['</s>', '<unk>']
     size = sizes['vocab_size']
     tables = [list(dict.fromkeys([*special, *codes, *source, *target]))]

@@ -132,7 +132,12 @@ def main():
     modules = {'ours': 'speed_ours', flags.peer: module}
     pythons = {'ours': sys.executable, flags.peer: flags.peer_python}
     huge = {'ours': True, flags.peer: not flags.small_pages}
-    workers = {name: Worker(modules[name], pythons[name], huge[name]) for name in modules}
+    workers = {
+        name: Worker(
+            [pythons[name], __file__, *sys.argv[1:], f'--worker={modules[name]}'], huge[name]
+        )
+        for name in modules
+    }
     print(
         f'{flags.work} in {flags.dtype} with {os.cpu_count()} cores, {platform.machine()}, '
         f'{time.strftime("%Y-%m-%d")}: ' + ', '.join(worker.versions for worker in workers.values())
@@ -151,12 +156,12 @@ def main():
 class Worker:
     """A process that works when it is told to."""
 
-    def __init__(self, module, python, huge_pages):
+    def __init__(self, command, huge_pages=True):
         environment = {'JAX_PLATFORMS': 'cpu'}
         if huge_pages:
             environment['GLIBC_TUNABLES'] = 'glibc.malloc.hugetlb=1'
         self._process = subprocess.Popen(
-            [python, __file__, *sys.argv[1:], f'--worker={module}'],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
