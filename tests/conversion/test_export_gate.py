@@ -8,7 +8,7 @@ import pytest
 from conversion.random_models import random_model
 
 from transformer_jax.conversion.export_gate import Agreement, Report
-from transformer_jax.conversion.pieces import piece_table
+from transformer_jax.conversion.piece_tables import piece_table
 
 
 @functools.cache

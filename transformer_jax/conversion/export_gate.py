@@ -9,7 +9,7 @@ import numpy as np
 
 from transformer_jax.conversion.check_sentences import CheckSentences
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.pieces import piece_table
+from transformer_jax.conversion.piece_tables import piece_table
 from transformer_jax.conversion.reference import Reference
 from transformer_jax.conversion.report import write_report
 from transformer_jax.inference.translation_metrics import score

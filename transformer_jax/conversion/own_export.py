@@ -12,8 +12,13 @@ import numpy as np
 
 from transformer_jax.config import Config, ModelConfig
 from transformer_jax.conversion.imported import Imported, Options, Reader, plan_layers
-from transformer_jax.conversion.piece_tables import Side, TableSide, read_spm, read_table
-from transformer_jax.conversion.pieces import piece_table
+from transformer_jax.conversion.piece_tables import (
+    Side,
+    TableSide,
+    piece_table,
+    read_spm,
+    read_table,
+)
 from transformer_jax.conversion.to_huggingface import FORMAT, architecture, ids_of
 from transformer_jax.conversion.width import interleaved_order, permute_width
 from transformer_jax.data.table_vocabulary import PAD

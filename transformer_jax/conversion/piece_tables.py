@@ -1,4 +1,4 @@
-"""Reads the vocabularies of Marian models: SentencePiece models and tables of pieces."""
+"""Tables of pieces and their ids, and the vocabularies of Marian models, which are such tables."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN, TableVocabulary
+from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line, shown
 from transformer_jax.storage.files import read_json, read_regular
@@ -15,6 +16,25 @@ from transformer_jax.storage.files import read_json, read_regular
 _HEX = '[0-9a-fA-F]'
 _ESCAPE = re.compile(rf'\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|(.))')
 _NAMED = {'t': '\t', 'n': '\n', 'r': '\r', 'b': '\b', 'f': '\f', 'v': '\v', '0': '\0'}
+
+
+def piece_table(vocabulary: Vocabulary) -> list[str]:
+    """Return the piece of each id; padding, EOS and unknown have their usual names.
+
+    Other pieces of these names get different ones, because pieces have to determine ids. Texts have
+    no such pieces.
+    """
+    special = {
+        vocabulary.pad_id: PAD,
+        vocabulary.eos_id: EOS,
+        vocabulary.unknown_id: UNKNOWN,
+    }
+    ids = [k for k in range(vocabulary.size) if k not in special]
+    named = zip(ids, vocabulary.pieces(ids), strict=True)
+    table = special | {
+        k: f'<unused_{k}>' if piece in special.values() else piece for k, piece in named
+    }
+    return [table[k] for k in range(vocabulary.size)]
 
 
 def read_table(path: Path) -> dict[str, int]:

@@ -20,7 +20,7 @@ from transformer_jax.conversion.matrices import (
     dense_linear,
 )
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.pieces import piece_table
+from transformer_jax.conversion.piece_tables import piece_table
 from transformer_jax.conversion.reference import log_probs_without_padding
 from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.data.vocabulary import Vocabulary

@@ -15,7 +15,7 @@ from transformer_jax.conversion.exported import check_heads, write_readme
 from transformer_jax.conversion.marian_layers import layer_places
 from transformer_jax.conversion.matrices import matrix
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.pieces import piece_table
+from transformer_jax.conversion.piece_tables import piece_table
 from transformer_jax.conversion.release import without_paths
 from transformer_jax.conversion.width import halves_order, permute_width
 from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN

@@ -1,6 +1,6 @@
 """Code that only GPUs run: attention by cuDNN, and a deterministic embedding gradient.
 
-None of it has been measured on a GPU yet; tests/accelerator_programs.py compiles it for an H200.
+launch/README.md has what was measured. tests/accelerator_programs.py compiles it for an H200.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 from conversion.random_models import shared
 
-from transformer_jax.conversion.pieces import piece_table
+from transformer_jax.conversion.piece_tables import piece_table
 from transformer_jax.data.table_vocabulary import TableVocabulary
 
 
