@@ -40,8 +40,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _evaluate(flags: Namespace) -> None:
+    from transformer_jax.inference.outputs import warn_of_cut_outputs
     from transformer_jax.training.corpus_loss import perplexity
-    from transformer_jax.translator import Sampling, Translator, warn_of_cut_outputs
+    from transformer_jax.translator import Sampling, Translator
 
     texts = None if flags.source is None else _read_files(flags.source, flags.reference)
     keep_compiled_programs(cache_folder())

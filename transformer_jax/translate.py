@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> None:
     flags = parser.parse_args(arguments)
     programs = ProgramCache.open(cache_folder())
     options = _options(flags)
-    from transformer_jax.translator import Translator, warn_of_cut_outputs
+    from transformer_jax.inference.outputs import warn_of_cut_outputs
+    from transformer_jax.translator import Translator
 
     with program_cache.use(programs), contextlib.ExitStack() as stack:
         lines = StdinLines() if flags.input is None else FileLines(flags.input)

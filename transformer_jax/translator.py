@@ -7,7 +7,6 @@ translator('The cat sleeps.')
 import dataclasses
 import inspect
 import itertools
-import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,7 +18,8 @@ from transformer_jax.config.decode import SEARCH_FIELDS
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.decoding.ensembles import ENSEMBLES
 from transformer_jax.errors import UserError, did_you_mean, shown
-from transformer_jax.inference.load import TrainedModel, load_ensemble
+from transformer_jax.inference.features import Features
+from transformer_jax.inference.load import TrainedModel, load_ensemble, load_trained
 from transformer_jax.inference.mbr import METRICS
 from transformer_jax.inference.network import Network
 from transformer_jax.inference.outputs import Translation, join
@@ -28,11 +28,21 @@ from transformer_jax.inference.search_methods import Sampling
 from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
 from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_lines
 from transformer_jax.inference.texts import as_texts, encode_prefixes
+from transformer_jax.model import Transformer
 from transformer_jax.sharding import data_mesh
+
+__all__ = [
+    'Features',
+    'Sampling',
+    'Score',
+    'TrainedModel',
+    'Translation',
+    'Translator',
+    'load_trained',
+]
 
 _MOST_SAMPLES = 10_000  # for each text
 _MOST_MBR_OUTPUTS = 1024
-_logger = logging.getLogger('transformer_jax')
 
 
 class Translator:
@@ -248,6 +258,38 @@ class Translator:
             progress=progress,
         )
 
+    @property
+    def model(self) -> Transformer:
+        """The network: `model.apply({'params': params}, ids)`; of an ensemble, the first."""
+        return Transformer.of(self.config.model, self.vocabulary.sizes)
+
+    @property
+    def params(self) -> Any:
+        """The parameters of `model`, nested dicts; kernels are in the dtype of their products."""
+        return self.network.params[0]
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        *,
+        max_source_length: int | None = None,
+        first_line: int = 1,
+    ) -> Features:
+        """Return the encoder's outputs for texts, in batches of similar length.
+
+        Padding and the other texts change nothing, except for rounding. A line end is a space.
+
+        Args:
+          texts: raw texts.
+          max_source_length: as for `score`.
+          first_line: line number of the first text, for warnings.
+
+        Raises:
+          UserError: if an item is no text.
+        """
+        decode = self.check_options(max_source_length=max_source_length)
+        return self._segments.features(as_texts(texts), decode, first_line)
+
     def check_options(
         self,
         *,
@@ -344,21 +386,3 @@ def _split(text: str, splitter: SentenceSplitter | None) -> SegmentedText:
     if '\n' in text or '\r' in text:
         return split_lines(text)
     return SegmentedText((text,), ('', ''))
-
-
-def warn_of_cut_outputs(count: int, of: int, decode: DecodeConfig) -> None:
-    """Log a warning about outputs that were cut, if there are any.
-
-    Args:
-      count: number of outputs that were cut.
-      of: number of all outputs.
-      decode: settings of the search.
-    """
-    if count:
-        _logger.warning(
-            '%s of %s outputs ended at the limit of max_extra_length=%d tokens more than the '
-            'source, and may be cut: raise it (--max_extra_length) if translations are longer.',
-            f'{count:,}',
-            f'{of:,}',
-            decode.max_extra_length,
-        )

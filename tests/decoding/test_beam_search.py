@@ -270,7 +270,7 @@ def test_beam_search_runs_within_shard_map():
 
 @pytest.mark.parametrize('eos_id', [-1, 0, 2])
 def test_an_eos_id_that_is_padding_or_no_token_is_an_error(eos_id):
-    with pytest.raises(ValueError, match=f'eos_id={eos_id} must be from 1, since 0 is padding'):
+    with pytest.raises(ValueError, match=f'eos_id={eos_id} must be a token, from 0 to 1, but not'):
         beam_search(
             stationary([[0.0, 1.0]]), None, jnp.array([1]), length=1, beam_size=2, eos_id=eos_id
         )

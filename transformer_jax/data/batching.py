@@ -4,7 +4,7 @@ The plan is a function of the pairs' lengths, the seed and the epoch. It does no
 processes, or the step at which a run was stopped. Lengths are in tokens and include EOS.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -97,9 +97,36 @@ def batches_by_length(
         order = order[rows:]
 
 
+def _checked_lengths(
+    source_lengths: Sequence[int] | np.ndarray, target_lengths: Sequence[int] | np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lengths of both sides as arrays; those of one side stand for both."""
+    checked = []
+    for name, lengths in (('source_lengths', source_lengths), ('target_lengths', target_lengths)):
+        if lengths is None and checked:
+            break
+        try:
+            array = np.asarray(lengths)
+        except ValueError:  # sentences of different lengths
+            array = np.zeros(0)
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(
+                f'{name} must be a whole number for each sentence, its tokens: give '
+                '[len(ids) for ids in sentences].'
+            )
+        checked.append(array)
+    source, target = checked[0], checked[-1]
+    if len(source) != len(target):
+        raise ValueError(
+            f'source_lengths has {len(source):,} sentences, but target_lengths {len(target):,}: '
+            'give one of each for a pair.'
+        )
+    return source, target
+
+
 def make_buckets(
-    source_lengths: np.ndarray,
-    target_lengths: np.ndarray,
+    source_lengths: Sequence[int] | np.ndarray,
+    target_lengths: Sequence[int] | np.ndarray | None = None,
     *,
     max_length: int,
     tokens_per_batch: int,
@@ -112,8 +139,8 @@ def make_buckets(
     grows with the number of pairs, not with their length.
 
     Args:
-      source_lengths: [pairs] int.
-      target_lengths: [pairs] int.
+      source_lengths: [pairs] int, in tokens with EOS.
+      target_lengths: [pairs] int; None if there is one side only, as for a language model.
       max_length: limit of either side; longer pairs are left out.
       tokens_per_batch: positions of a batch, for each side.
       num_buckets: largest number of shapes.
@@ -123,8 +150,9 @@ def make_buckets(
       to a multiple of 8.
 
     Raises:
-      ValueError: if no pair fits.
+      ValueError: if no pair fits, or the lengths are not whole numbers, as many of each side.
     """
+    source_lengths, target_lengths = _checked_lengths(source_lengths, target_lengths)
     fits = (source_lengths <= max_length) & (target_lengths <= max_length)
     if not fits.any():
         raise ValueError(f'no pair fits into {max_length} tokens.')
@@ -179,8 +207,8 @@ def make_buckets(
 
 
 def plan_epoch(
-    source_lengths: np.ndarray,
-    target_lengths: np.ndarray,
+    source_lengths: Sequence[int] | np.ndarray,
+    target_lengths: Sequence[int] | np.ndarray | None,
     buckets: tuple[Bucket, ...],
     *,
     seed: int,
@@ -192,15 +220,19 @@ def plan_epoch(
     that almost no batch has empty rows.
 
     Args:
-      source_lengths: [pairs] int.
-      target_lengths: [pairs] int.
+      source_lengths: [pairs] int, in tokens with EOS.
+      target_lengths: [pairs] int; None if there is one side only.
       buckets: from `make_buckets`, the smallest first.
       seed: of the shuffle.
       epoch: counted from 0.
 
     Returns:
       The batches in the order of training. Their number is the same in every epoch.
+
+    Raises:
+      ValueError: as `make_buckets`, for the lengths.
     """
+    source_lengths, target_lengths = _checked_lengths(source_lengths, target_lengths)
     # The stream of RandomState is frozen, and a resumed run may have another version of NumPy.
     random = np.random.RandomState([seed & 0xFFFFFFFF, seed >> 32, epoch])
     order = random.permutation(len(source_lengths))
@@ -249,15 +281,28 @@ class BatchPlan:
 
     def __init__(
         self,
-        source_lengths: np.ndarray,
-        target_lengths: np.ndarray,
+        source_lengths: Sequence[int] | np.ndarray,
+        target_lengths: Sequence[int] | np.ndarray | None = None,
         *,
         max_length: int,
         tokens_per_batch: int,
         num_buckets: int,
         seed: int,
     ):
-        """Choose the buckets and plan the first epoch; see `make_buckets` and `plan_epoch`."""
+        """Choose the buckets and plan the first epoch; see `make_buckets` and `plan_epoch`.
+
+        Args:
+          source_lengths: as for `make_buckets`, like all but the last.
+          target_lengths: None if there is one side only; it then counts as both.
+          max_length: tokens.
+          tokens_per_batch: positions of a batch, for each side.
+          num_buckets: largest number of shapes.
+          seed: of the shuffle.
+
+        Raises:
+          ValueError: as `make_buckets`.
+        """
+        source_lengths, target_lengths = _checked_lengths(source_lengths, target_lengths)
         self.buckets = make_buckets(
             source_lengths,
             target_lengths,

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import os
 from pathlib import Path
+from typing import NoReturn
 
 from transformer_jax.config import VocabSizes
 from transformer_jax.data.table_vocabulary import TableVocabulary
@@ -30,6 +31,12 @@ class VocabularyPair:
                 f'EOS has id {self.source.eos_id} in the source vocabulary, but '
                 f'{self.target.eos_id} in the target vocabulary: both need the same.'
             )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = ''
+        if hasattr(Vocabulary, name):
+            hint = f': take .source.{name} or .target.{name}'
+        raise AttributeError(f'a VocabularyPair has no {name}{hint}')
 
     @property
     def shared(self) -> bool:

@@ -14,7 +14,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from transformer_jax.decoding.constraints import UNCONSTRAINED, Constraints
-from transformer_jax.decoding.hypotheses import Hypotheses, StepFn, check_eos_id, check_length
+from transformer_jax.decoding.hypotheses import (
+    Hypotheses,
+    StepFn,
+    check_length,
+    check_step,
+    output_limits,
+    step_inputs,
+)
 from transformer_jax.decoding.next_tokens import next_tokens
 from transformer_jax.decoding.penalties import coverage_penalty, length_penalty
 
@@ -71,6 +78,8 @@ class _Search:
     reorder: Reorder
     beam_size: int
     eos_id: int
+    start_id: int
+    pad_id: int
     alpha: float
     length_norm: str
     beta: float
@@ -92,19 +101,23 @@ class _Search:
         """Extend the hypotheses by a token and keep the best K, finished or not."""
         batch, held = beam.lengths_BJ.shape
         last_BJ = beam.tokens_BJT[:, :, jnp.maximum(position - 1, 0)]
-        logits_RV, cache, *attention = self.step_fn(last_BJ.reshape(-1), position, cache)
-        check_eos_id(self.eos_id, logits_RV)
+        read_R = step_inputs(last_BJ.reshape(-1), self.start_id, self.pad_id)
+        result = self.step_fn(read_R, position, cache)
+        check_step(result, batch * held, self.eos_id, self.pad_id)
+        logits_RV, cache, *attention = result
         prefixes_RP = None
         if beam.prefixes_BP is not None:
             prefixes_RP = jnp.repeat(beam.prefixes_BP, held, axis=0)
         tokens_RT = beam.tokens_BJT.reshape(batch * held, -1)
         allowed_RV = self.constraints.apply(
-            logits_RV, tokens_RT, position, self.eos_id, prefixes_RP
+            logits_RV, tokens_RT, position, self.eos_id, prefixes_RP, self.pad_id
         )
         # No more than C tokens of one hypothesis can be chosen.
         count = min(self.beam_size, logits_RV.shape[-1])
         at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, held)
-        added_RC, token_RC = next_tokens(logits_RV, allowed_RV, count, at_limit_R, self.eos_id)
+        added_RC, token_RC = next_tokens(
+            logits_RV, allowed_RV, count, at_limit_R, self.eos_id, self.pad_id
+        )
         grown_BJC = jnp.where(
             beam.live()[..., None],
             beam.log_probs_BJ[..., None] + added_RC.reshape(batch, held, count),
@@ -114,7 +127,7 @@ class _Search:
         # In a small vocabulary, one hypothesis may have fewer extensions than the beam has places.
         grown_BX = _filled(grown_BJC.reshape(batch, -1), self.beam_size, -jnp.inf)
         grown_BK, flat_BK = lax.top_k(grown_BX, self.beam_size)
-        token_BX = _filled(token_RC.reshape(batch, -1), self.beam_size, 0)
+        token_BX = _filled(token_RC.reshape(batch, -1), self.beam_size, self.pad_id)
         token_BK = jnp.take_along_axis(token_BX, flat_BK, axis=1)
 
         # Finished hypotheses stay, then come the most likely: no log-probability is above 0.
@@ -129,7 +142,7 @@ class _Search:
 
         held_BJ = jnp.broadcast_to(jnp.arange(held)[None], (batch, held))
         origin_BK = choose(held_BJ, jnp.minimum(flat_BK // count, held - 1))
-        token_BK = choose(jnp.zeros_like(beam.lengths_BJ), token_BK)
+        token_BK = choose(jnp.full_like(beam.lengths_BJ, self.pad_id), token_BK)
         log_probs_BK = choose(jnp.where(beam.finished_BJ, beam.log_probs_BJ, -jnp.inf), grown_BK)
         was_finished_BK = choose(beam.finished_BJ, jnp.zeros_like(grown_BK, bool))
         ended_BK = (token_BK == self.eos_id) & (log_probs_BK > -jnp.inf)
@@ -178,6 +191,8 @@ def beam_search(
     length: int,
     beam_size: int,
     eos_id: int,
+    start_id: int = 0,
+    pad_id: int = 0,
     alpha: float = 0.6,
     length_norm: str = 'gnmt',
     beta: float | jax.Array = 0.0,
@@ -200,21 +215,26 @@ def beam_search(
     Args:
       step_fn: from tokens [B·J] int32, a position (int32 scalar) and the cache to logits [B·J, V]
         and the new cache. J is 1 at position 0, where all hypotheses are the same and the token is
-        0; then J is K. Token 0 is padding and is never part of an output.
+        `start_id`; then J is K.
       cache: the cache of one hypothesis of each sentence, a pytree for `step_fn` and `reorder`; for
         `gather_beams` its arrays have B rows.
-      max_lengths: [B] int32, the greatest number of tokens of each output, including EOS; 0 counts
-        as 1. At the limit the next token is EOS, with its own probability.
+      max_lengths: [B] int, the greatest number of tokens of each output, including EOS; 0 counts as
+        1. One number is the limit of all. At the limit the next token is EOS, with its own
+        probability.
       length: T, which limits `max_lengths`.
       beam_size: K.
-      eos_id: the token that ends an output, from 1 to V - 1.
+      eos_id: the token that ends an output, from 0 to V - 1.
+      start_id: the token that the first step reads.
+      pad_id: padding, which is never part of an output and follows EOS in the result. A number that
+        is no token, for example -1, if the vocabulary has no padding.
       alpha: exponent of the length penalty.
       length_norm: kind of the length penalty, see `length_penalty`.
       beta: weight of the coverage penalty; used if there is a `coverage`.
       coverage: [B, S] float32 at the start: 0 for source tokens, 1 for padding. With it, `step_fn`
         returns a third value: the attention [B·J, S] of this step to the source.
       constraints: what outputs must not contain.
-      prefixes: [B, P] int32, the first tokens of each output, then 0; None if there are none.
+      prefixes: [B, P] int32, the first tokens of each output, then `pad_id`; None if there are
+        none.
       n_best: how many of the K outputs must be the best ones, at most K.
       reorder: a function of the cache of J hypotheses of each sentence and of [B, K] int32, the
         hypothesis that each new one continues. It returns the cache of the K new ones.
@@ -231,9 +251,9 @@ def beam_search(
       `Hypotheses`.
 
     Raises:
-      ValueError: if n_best is not from 1 to beam_size, eos_id not from 1 to V - 1, length less
-        than 1, alpha not finite, length_norm unknown, or cache_lengths do not ascend to `length` at
-        most.
+      ValueError: if n_best is not from 1 to beam_size, eos_id no token or padding, length less than
+        1, alpha not finite, length_norm unknown, cache_lengths do not ascend to `length` at most,
+        max_lengths is one number and the cache has no arrays, or `step_fn` returns anything else.
     """
     if isinstance(n_best, int) and not 1 <= n_best <= beam_size:
         raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
@@ -247,16 +267,26 @@ def beam_search(
             f'cache_lengths={cache_lengths} must ascend, from 1 to length={length} at most.'
         )
     search = _Search(
-        step_fn, reorder, beam_size, eos_id, alpha, length_norm, beta, n_best, constraints
+        step_fn,
+        reorder,
+        beam_size,
+        eos_id,
+        start_id,
+        pad_id,
+        alpha,
+        length_norm,
+        beta,
+        n_best,
+        constraints,
     )
     grow = grow or (lambda cache, _: cache)
-    max_lengths = jnp.asarray(max_lengths, jnp.int32)
-    batch = max_lengths.shape[0]
+    limits_B = output_limits(max_lengths, length, cache)
+    batch = limits_B.shape[0]
     beam = _Beam(
-        limits_B=jnp.minimum(max_lengths, length),
+        limits_B=limits_B,
         prefixes_BP=prefixes,
         coverage_BJS=None if coverage is None else coverage[:, None],
-        tokens_BJT=jnp.zeros((batch, 1, length), jnp.int32),
+        tokens_BJT=jnp.full((batch, 1, length), pad_id, jnp.int32),
         lengths_BJ=jnp.zeros((batch, 1), jnp.int32),
         log_probs_BJ=jnp.zeros((batch, 1), jnp.float32),
         finished_BJ=jnp.zeros((batch, 1), bool),
@@ -287,7 +317,7 @@ def beam_search(
     found_BK = best_BK > -jnp.inf
     tokens_BKT = jnp.take_along_axis(beam.tokens_BJT, order_BK[..., None], axis=1)
     return Hypotheses(
-        tokens=jnp.where(found_BK[..., None], tokens_BKT, 0),
+        tokens=jnp.where(found_BK[..., None], tokens_BKT, pad_id),
         lengths=jnp.where(found_BK, jnp.take_along_axis(beam.lengths_BJ, order_BK, axis=1), 0),
         scores=best_BK,
         log_probs=jnp.take_along_axis(beam.log_probs_BJ, order_BK, axis=1),

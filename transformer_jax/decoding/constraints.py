@@ -31,6 +31,7 @@ class Constraints:
         position: jax.Array,
         eos_id: int,
         prefixes: jax.Array | None = None,
+        pad_id: int = 0,
     ) -> jax.Array:
         """Return the scores with -inf for the tokens that may not come next.
 
@@ -39,8 +40,9 @@ class Constraints:
           tokens: [R, T] int32, the tokens so far.
           position: int32 scalar.
           eos_id: the token that ends an output.
-          prefixes: [R, P] int32, the first tokens of each output, then 0; they may break the other
-            constraints. None if there are none.
+          prefixes: [R, P] int32, the first tokens of each output, then padding; they may break the
+            other constraints. None if there are none.
+          pad_id: padding.
         """
         allowed = scores
         if self.suppress:
@@ -52,7 +54,7 @@ class Constraints:
             allowed = forbid_repeats(allowed, tokens, position, self.no_repeat_ngram)
         if prefixes is None:
             return allowed
-        return force_prefixes(scores, allowed, position, prefixes)
+        return force_prefixes(scores, allowed, position, prefixes, pad_id)
 
 
 UNCONSTRAINED = Constraints()
@@ -85,7 +87,11 @@ def forbid_repeats(scores: jax.Array, tokens: jax.Array, position: jax.Array, n:
 
 
 def force_prefixes(
-    scores: jax.Array, allowed: jax.Array, position: jax.Array, prefixes: jax.Array
+    scores: jax.Array,
+    allowed: jax.Array,
+    position: jax.Array,
+    prefixes: jax.Array,
+    pad_id: int = 0,
 ) -> jax.Array:
     """Return `allowed`, but within a prefix its token alone, with its own score.
 
@@ -93,11 +99,12 @@ def force_prefixes(
       scores: [R, V] of the token at `position`.
       allowed: [R, V], the scores under the other constraints.
       position: int32 scalar.
-      prefixes: [R, P] int32, the first tokens of each output, then 0.
+      prefixes: [R, P] int32, the first tokens of each output, then padding.
+      pad_id: padding.
     """
     length = prefixes.shape[1]
     forced_R = prefixes[:, jnp.minimum(position, length - 1)]
-    is_forced_R = (position < length) & (forced_R != 0)
+    is_forced_R = (position < length) & (forced_R != pad_id)
     is_token_RV = jnp.arange(scores.shape[1])[None] == forced_R[:, None]
     only_RV = jnp.where(is_token_RV, scores, -jnp.inf)
     return jnp.where(is_forced_R[:, None], only_RV, allowed)

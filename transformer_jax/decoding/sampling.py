@@ -9,7 +9,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from transformer_jax.decoding.constraints import UNCONSTRAINED, Constraints
-from transformer_jax.decoding.hypotheses import Hypotheses, StepFn, check_eos_id, check_length
+from transformer_jax.decoding.hypotheses import (
+    Hypotheses,
+    StepFn,
+    check_length,
+    check_step,
+    output_limits,
+    step_inputs,
+)
 from transformer_jax.decoding.next_tokens import next_log_probs
 
 
@@ -17,25 +24,26 @@ def _one_path(
     choose: Callable[[jax.Array, jax.Array], jax.Array],
     step_fn: StepFn,
     cache: Any,
-    max_lengths_R: jax.Array,
+    limits_R: jax.Array,
     length: int,
     eos_id: int,
+    start_id: int,
+    pad_id: int,
     constraints: Constraints,
     prefixes_RP: jax.Array | None,
 ) -> Hypotheses:
     """Extend each row by `choose(log_probs_RV, position)` until EOS."""
-    check_length(length)
-    max_lengths_R = jnp.minimum(jnp.asarray(max_lengths_R, jnp.int32), length)
-    rows = max_lengths_R.shape[0]
+    rows = limits_R.shape[0]
 
     def step(state):
         i, tokens_RT, log_probs_R, lengths_R, finished_R, cache = state
         last_R = tokens_RT[:, jnp.maximum(i - 1, 0)]
-        logits_RV, cache = step_fn(last_R, i, cache)
-        check_eos_id(eos_id, logits_RV)
-        allowed_RV = constraints.apply(logits_RV, tokens_RT, i, eos_id, prefixes_RP)
-        next_RV = next_log_probs(logits_RV, allowed_RV, i + 1 >= max_lengths_R, eos_id)
-        token_R = jnp.where(finished_R, 0, choose(next_RV, i).astype(jnp.int32))
+        result = step_fn(step_inputs(last_R, start_id, pad_id), i, cache)
+        check_step(result, rows, eos_id, pad_id)
+        logits_RV, cache = result
+        allowed_RV = constraints.apply(logits_RV, tokens_RT, i, eos_id, prefixes_RP, pad_id)
+        next_RV = next_log_probs(logits_RV, allowed_RV, i + 1 >= limits_R, eos_id, pad_id)
+        token_R = jnp.where(finished_R, pad_id, choose(next_RV, i).astype(jnp.int32))
         added_R = jnp.take_along_axis(next_RV, token_R[:, None], axis=1)[:, 0]
         added_R = jnp.where(finished_R, 0.0, jnp.where(jnp.isnan(added_R), -jnp.inf, added_R))
         log_probs_R += added_R
@@ -50,7 +58,7 @@ def _one_path(
 
     start = (
         jnp.int32(0),
-        jnp.zeros((rows, length), jnp.int32),
+        jnp.full((rows, length), pad_id, jnp.int32),
         jnp.zeros(rows, jnp.float32),
         jnp.zeros(rows, jnp.int32),
         jnp.zeros(rows, bool),
@@ -61,7 +69,7 @@ def _one_path(
     )
     # If the model allows no token, there is no output.
     found_R = log_probs_R > -jnp.inf
-    tokens_RT = jnp.where(found_R[:, None], tokens_RT, 0)
+    tokens_RT = jnp.where(found_R[:, None], tokens_RT, pad_id)
     lengths_R = jnp.where(found_R, lengths_R, 0)
     return Hypotheses(
         tokens_RT[:, None], lengths_R[:, None], log_probs_R[:, None], log_probs_R[:, None]
@@ -75,6 +83,8 @@ def greedy_search(
     *,
     length: int,
     eos_id: int,
+    start_id: int = 0,
+    pad_id: int = 0,
     constraints: Constraints = UNCONSTRAINED,
     prefixes: jax.Array | None = None,
 ) -> Hypotheses:
@@ -83,20 +93,30 @@ def greedy_search(
     Args:
       step_fn: as for `beam_search`, with one row per sentence.
       cache: a pytree whose arrays have B rows.
-      max_lengths: [B] int32, the greatest number of tokens of each output, including EOS.
+      max_lengths: [B] int, the greatest number of tokens of each output, including EOS; one number
+        is the limit of all.
       length: T, which limits `max_lengths`.
-      eos_id: the token that ends an output, from 1 to V - 1.
+      eos_id: the token that ends an output, from 0 to V - 1.
+      start_id: the token that the first step reads.
+      pad_id: padding, as for `beam_search`.
       constraints: what outputs must not contain.
-      prefixes: [B, P] int32, the first tokens of each output, then 0; None if there are none.
+      prefixes: [B, P] int32, the first tokens of each output, then `pad_id`; None if there are
+        none.
 
     Returns:
       `Hypotheses` with K = 1; the score is the log-probability.
+
+    Raises:
+      ValueError: as `beam_search`, for the arguments that both have.
     """
+    check_length(length)
+    limits_R = output_limits(max_lengths, length, cache)
 
     def argmax(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
         return jnp.argmax(log_probs_RV, axis=-1)
 
-    return _one_path(argmax, step_fn, cache, max_lengths, length, eos_id, constraints, prefixes)
+    ids = eos_id, start_id, pad_id
+    return _one_path(argmax, step_fn, cache, limits_R, length, *ids, constraints, prefixes)
 
 
 def truncate(log_probs: jax.Array, *, top_k: int = 0, top_p: float = 1.0) -> jax.Array:
@@ -127,6 +147,18 @@ def truncate(log_probs: jax.Array, *, top_k: int = 0, top_p: float = 1.0) -> jax
     return jnp.where(stays_RV, log_probs, -jnp.inf)
 
 
+def _checked_keys(keys: jax.Array) -> tuple[jax.Array, int]:
+    """Return random keys, and how many there are; 0 if it is one key, not an array of keys."""
+    shape, dtype = jnp.shape(keys), jnp.result_type(keys)
+    if not jnp.issubdtype(dtype, jax.dtypes.prng_key):  # an array of numbers, as PRNGKey makes
+        if dtype != jnp.uint32 or not shape:
+            raise ValueError(f'keys={keys!r} is no random key, such as jax.random.key(0).')
+        shape = shape[:-1]
+    if len(shape) > 1:
+        raise ValueError(f'keys has shape {shape}: it must be [batch], a key for each sentence.')
+    return jnp.asarray(keys), shape[0] if shape else 0
+
+
 def sample(
     step_fn: StepFn,
     cache: Any,
@@ -135,6 +167,8 @@ def sample(
     *,
     length: int,
     eos_id: int,
+    start_id: int = 0,
+    pad_id: int = 0,
     temperature: float | jax.Array = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
@@ -146,28 +180,42 @@ def sample(
     Args:
       step_fn: as for `beam_search`, with one row per sentence.
       cache: a pytree whose arrays have B rows.
-      max_lengths: [B] int32, the greatest number of tokens of each output, including EOS.
-      keys: [B] random keys, one per sentence, so that a draw does not depend on its batch.
+      max_lengths: [B] int, the greatest number of tokens of each output, including EOS; one number
+        is the limit of all.
+      keys: [B] random keys, one per sentence, so that a draw does not depend on its batch; one key
+        (`jax.random.key(0)`) is split into B.
       length: T, which limits `max_lengths`.
-      eos_id: the token that ends an output, from 1 to V - 1.
+      eos_id: the token that ends an output, from 0 to V - 1.
+      start_id: the token that the first step reads.
+      pad_id: padding, as for `beam_search`.
       temperature: divides the log-probabilities, greater than 0.
       top_k: see `truncate`; applied after the temperature.
       top_p: see `truncate`; applied after the temperature.
       constraints: what outputs must not contain.
-      prefixes: [B, P] int32, the first tokens of each output, then 0; None if there are none.
+      prefixes: [B, P] int32, the first tokens of each output, then `pad_id`; None if there are
+        none.
 
     Returns:
       `Hypotheses` with K = 1; the score is the model's own log-probability of the draw.
 
     Raises:
-      ValueError: if temperature, top_k or top_p is out of range.
+      ValueError: if temperature, top_k or top_p is out of range, `keys` are no keys, or there are
+        not B of them; otherwise as `beam_search`.
     """
+    check_length(length)
     if isinstance(temperature, int | float) and not 0.0 < temperature < math.inf:
         raise ValueError(f'temperature={temperature} must be greater than 0 and finite.')
     if top_k < 0:
         raise ValueError(f'top_k={top_k} must be 0 (all tokens) or greater.')
     if not 0.0 < top_p <= 1.0:
         raise ValueError(f'top_p={top_p} must be greater than 0 and at most 1.')
+    keys, count = _checked_keys(keys)
+    limits_R = output_limits(max_lengths, length, cache, count)
+    rows = limits_R.shape[0]
+    if not count:
+        keys = jax.random.split(keys, rows)
+    elif count != rows:
+        raise ValueError(f'there are {count} keys for {rows} sentences: give one key, or one each.')
 
     def draw(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
         # Subtract the best first: otherwise a very small temperature rounds all to the same number.
@@ -177,4 +225,5 @@ def sample(
         step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, position)
         return jax.vmap(jax.random.categorical)(step_keys, allowed_RV)
 
-    return _one_path(draw, step_fn, cache, max_lengths, length, eos_id, constraints, prefixes)
+    ids = eos_id, start_id, pad_id
+    return _one_path(draw, step_fn, cache, limits_R, length, *ids, constraints, prefixes)

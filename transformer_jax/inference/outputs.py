@@ -1,12 +1,16 @@
 """The outputs of a text, put together from those of its sentences."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from transformer_jax.config import DecodeConfig
 from transformer_jax.inference.batch_decoder import DecodeResult
 from transformer_jax.inference.segments import SegmentedText
+
+_logger = logging.getLogger('transformer_jax')
 
 
 class Translation(NamedTuple):
@@ -102,3 +106,21 @@ def _first_words(joined: Sequence[str]) -> list[int]:
             words += len(part.split()) - (in_word and not part[0].isspace())
             in_word = not part[-1].isspace()
     return found
+
+
+def warn_of_cut_outputs(count: int, of: int, decode: DecodeConfig) -> None:
+    """Log a warning about outputs that were cut, if there are any.
+
+    Args:
+      count: number of outputs that were cut.
+      of: number of all outputs.
+      decode: settings of the search.
+    """
+    if count:
+        _logger.warning(
+            '%s of %s outputs ended at the limit of max_extra_length=%d tokens more than the '
+            'source, and may be cut: raise it (--max_extra_length) if translations are longer.',
+            f'{count:,}',
+            f'{of:,}',
+            decode.max_extra_length,
+        )

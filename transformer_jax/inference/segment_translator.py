@@ -9,6 +9,7 @@ import numpy as np
 from transformer_jax.config import DecodeConfig
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
+from transformer_jax.inference import features
 from transformer_jax.inference.alignment import Aligner
 from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.inference.mbr import MbrChooser
@@ -152,6 +153,15 @@ class SegmentTranslator:
         lengths = [len(ids) for ids in self.vocabulary.source.encode(texts) if len(ids) > 1]
         limit = self.decoder.source_limit(decode)
         return [min(n, limit or n) for n in lengths]
+
+    def features(
+        self, texts: Sequence[str], decode: DecodeConfig, first_line: int
+    ) -> features.Features:
+        """Return the encoder's outputs for texts, which are cut to the limit with a warning."""
+        limit = self.decoder.source_limit(decode)
+        encoded = self.vocabulary.source.encode(texts)
+        ids = [cut_source(ids, limit, line) for line, ids in enumerate(encoded, first_line)]
+        return features.encode(self.network, ids)
 
     def _encode_and_cut(
         self, segments: Sequence[Segment], decode: DecodeConfig

@@ -5,7 +5,9 @@ D model, F feed-forward, V vocabulary, L layers.
 
 In float32 on CPUs, all of JAX's derivatives work. Products of bfloat16, lookups on GPUs and losses
 have reverse-mode gradients only (no jax.jvp), and losses have no second derivatives. Within
-jax.shard_map, these and the searches of transformer_jax.decoding need check_vma=False.
+jax.shard_map, these and the searches of transformer_jax.decoding need check_vma=False. Without it,
+JAX sums the gradients of replicated parameters over the devices, here as in any model: divide by
+the number of devices instead of taking jax.lax.pmean.
 
 All of it can be exported with symbolic batch and lengths (jax.export.symbolic_shape).
 """
@@ -20,6 +22,7 @@ from transformer_jax.model.attention import (
 from transformer_jax.model.kv_cache import (
     DecodingCache,
     KVCache,
+    advance_cache,
     grow_cache,
     reorder_hypotheses,
     select_sentences,
@@ -33,7 +36,8 @@ from transformer_jax.model.parameters import (
     transposed_kernels,
 )
 from transformer_jax.model.positions import sinusoidal_positions
-from transformer_jax.model.transformer import Decoder, Encoder, Transformer, shift_right
+from transformer_jax.model.stacks import Decoder, Encoder, empty_cache
+from transformer_jax.model.transformer import Transformer, shift_right
 
 __all__ = [
     'Decoder',
@@ -47,8 +51,10 @@ __all__ = [
     'ModelConfig',
     'MultiHeadAttention',
     'Transformer',
+    'advance_cache',
     'causal_mask',
     'dot_product_attention',
+    'empty_cache',
     'grow_cache',
     'in_compute_dtype',
     'padding_mask',

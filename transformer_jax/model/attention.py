@@ -31,7 +31,7 @@ def padding_mask(tokens: jax.Array, pad_id: int = 0) -> jax.Array:
     Returns:
       [B, 1, 1, S] bool, True where a query may look.
     """
-    return (tokens != pad_id)[:, None, None, :]
+    return (jnp.asarray(tokens) != pad_id)[:, None, None, :]
 
 
 def causal_mask(length: int) -> jax.Array:
@@ -46,10 +46,14 @@ def causal_mask(length: int) -> jax.Array:
     return jnp.tril(jnp.ones((length, length), dtype=bool))[None, None]
 
 
-def _check_mask(mask: jax.Array | None) -> None:
+def _checked_mask(mask: jax.Array | None) -> jax.Array | None:
+    if mask is None:
+        return None
+    mask = jnp.asarray(mask)
     # An additive mask, 0 where a query may look, would be read the wrong way round.
-    if mask is not None and mask.dtype != bool:
+    if mask.dtype != bool:
         raise ValueError(f'the mask is {mask.dtype}: it must be bool, True where a query may look.')
+    return mask
 
 
 def dot_product_attention(
@@ -76,7 +80,8 @@ def dot_product_attention(
     Raises:
       ValueError: if `mask` is not bool.
     """
-    _check_mask(mask)
+    query, key, value = (jnp.asarray(x) for x in (query, key, value))
+    mask = _checked_mask(mask)
     scores_BNTS = float32_einsum('BTNH,BSNH->BNTS', query, key) * query.shape[-1] ** -0.5
     if mask is None:
         weights_BNTS = jax.nn.softmax(scores_BNTS, axis=-1)
@@ -165,6 +170,9 @@ class MultiHeadAttention(nn.Module):
             and no sizes are given, `mask` is not bool, `cache` comes without `position` or `mask`
             or with a memory, `causal` with either, or 'cudnn' with dropout.
         """
+        x, mask = jnp.asarray(x), _checked_mask(mask)
+        if memory is not None and not isinstance(memory, KVCache):
+            memory = jnp.asarray(memory)
         self._check(x, memory, mask, causal, cache, position)
         key_size = self.key_size or x.shape[-1] // self.num_heads
         value_size = self.value_size or x.shape[-1] // self.num_heads
@@ -251,17 +259,17 @@ class MultiHeadAttention(nn.Module):
         cache: KVCache | None,
         position: jax.Array | None,
     ) -> None:
-        model_size = x.shape[-1]
-        _check_mask(mask)
+        model_size = x.shape[-1] if x.ndim else 0
+        if x.ndim != 3:
+            raise ValueError(f'x has shape {x.shape}: it must be [batch, length, {model_size}].')
         if self.implementation not in ('xla', 'cudnn'):
             raise ValueError(f"implementation={self.implementation!r} must be 'xla' or 'cudnn'.")
         if self.num_heads < 1:
             raise ValueError(f'num_heads={self.num_heads} must be 1 or more.')
-        for name, given in (('x', x), ('memory', memory)):
-            if not isinstance(given, KVCache | None) and given.shape[2:] != (model_size,):
-                raise ValueError(
-                    f'{name} has shape {given.shape}: it must be [batch, length, {model_size}].'
-                )
+        if not isinstance(memory, KVCache | None) and memory.shape[2:] != (model_size,):
+            raise ValueError(
+                f'memory has shape {memory.shape}: it must be [batch, length, {model_size}].'
+            )
         if self.implementation == 'cudnn' and self.dropout_rate:
             raise ValueError(
                 f"dropout_rate={self.dropout_rate} does not go with implementation='cudnn': "

@@ -49,14 +49,15 @@ class DecodingCache(NamedTuple):
 
     Attributes:
       self_attention: for each layer, a KVCache of S = T·K slots.
-      memory: for each layer, a KVCache of the S positions of the encoder's output.
-      memory_mask: [B, 1, 1, S] bool.
+      memory: for each layer, a KVCache of the S positions of the encoder's output; none in a
+        decoder-only model.
+      memory_mask: [B, 1, 1, S] bool; None in a decoder-only model.
       ancestors: [B, K, T] int32, from 0 to K - 1; -1 at positions to come.
     """
 
     self_attention: Caches
     memory: Caches
-    memory_mask: jax.Array
+    memory_mask: jax.Array | None
     ancestors: jax.Array
 
 
@@ -72,6 +73,27 @@ def ancestor_mask(ancestors: jax.Array) -> jax.Array:
     batch, hypotheses, _ = ancestors.shape
     seen_BKTK = ancestors[..., None] == jnp.arange(hypotheses)[None, None, None]
     return seen_BKTK.reshape(batch, hypotheses, -1)[:, None]
+
+
+def advance_cache(cache: DecodingCache, position: jax.Array) -> DecodingCache:
+    """Return the cache for a step of a `Decoder`: each hypothesis sees its own slot of the step.
+
+    Args:
+      cache: from the step before, with capacity for this position.
+      position: int32 scalar, the step, counted from 0.
+
+    Raises:
+      ValueError: if the cache has no capacity.
+    """
+    batch, hypotheses, length = cache.ancestors.shape
+    if length == 0:
+        raise ValueError(
+            'the cache length is 0: call grow_cache(cache, length) first, or give a search '
+            'grow=grow_cache.'
+        )
+    own_K = jnp.arange(hypotheses, dtype=jnp.int32)
+    own_BK = jnp.broadcast_to(own_K[None], (batch, hypotheses))
+    return cache._replace(ancestors=cache.ancestors.at[:, :, position].set(own_BK))
 
 
 def grow_cache(cache: DecodingCache, length: int) -> DecodingCache:

@@ -189,6 +189,9 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the encoder's output, then feed-forward.
 
+    Without a memory it is a layer of a decoder-only model: it has no attention over a memory, and
+    no parameters for it.
+
     Attributes:
       config: sizes, dropout and norm.
       layout: where the layer's arrays lie on the devices.
@@ -201,19 +204,20 @@ class DecoderLayer(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        memory: jax.Array | KVCache,
+        memory: jax.Array | KVCache | None = None,
         self_mask: jax.Array | None = None,
         memory_mask: jax.Array | None = None,
         *,
         deterministic: bool = True,
         cache: KVCache | None = None,
         position: jax.Array | None = None,
-    ) -> tuple[jax.Array, KVCache, KVCache]:
+    ) -> tuple[jax.Array, KVCache, KVCache | None]:
         """Apply the layer.
 
         Args:
           x: [B, T, D].
-          memory: [B, S, D], the encoder's output, or the `KVCache` that an earlier call made of it.
+          memory: [B, S, D], the encoder's output, or the `KVCache` that an earlier call made of it;
+            None in a decoder-only model.
           self_mask: bool, broadcastable to [B, N, T, S of `cache`]; None, only without a cache, is
             the causal mask.
           memory_mask: bool, broadcastable to [B, N, T, S].
@@ -222,13 +226,24 @@ class DecoderLayer(nn.Module):
           position: int32 scalar, the first slot of `cache` that `x` takes.
 
         Returns:
-          The output, shaped like `x`; the keys and values of self-attention; those of the memory.
+          The output, shaped like `x`; the keys and values of self-attention; those of the memory,
+          None without one.
+
+        Raises:
+          ValueError: if there is no memory, but a mask or parameters for it.
         """
         config = self.config
         self_attention = attention(config, self.layout, 'self_attention')
         cross_attention = attention(config, self.layout, 'cross_attention')
+        if memory is None and self.has_variable('params', 'cross_attention'):
+            raise ValueError(
+                "memory=None, but the parameters have cross attention: give the encoder's output, "
+                'or initialise a decoder-only model.'
+            )
+        if memory is None and memory_mask is not None:
+            raise ValueError('memory_mask is given, but memory=None: give both or neither.')
         transform = feed_forward(config, self.layout, 'feed_forward')
-        caches = {}
+        caches = {'memory': None}
 
         def attend_self(y: jax.Array) -> jax.Array:
             y, caches['self'] = self_attention(
@@ -250,9 +265,10 @@ class DecoderLayer(nn.Module):
         x = Residual(config, name='self_attention_residual')(
             x, attend_self, deterministic=deterministic
         )
-        x = Residual(config, name='cross_attention_residual')(
-            x, attend_memory, deterministic=deterministic
-        )
+        if memory is not None:
+            x = Residual(config, name='cross_attention_residual')(
+                x, attend_memory, deterministic=deterministic
+            )
         x = Residual(config, name='feed_forward_residual')(
             x,
             lambda y: transform(y, deterministic=deterministic),

@@ -1,22 +1,25 @@
 """Positional encoding (paper, section 3.5)."""
 
+import numbers
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax import export
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.dropout import Dropout
 
 
 def sinusoidal_positions(
-    positions: jax.Array, size: int, *, halves: bool = False, inclusive: bool = False
+    positions: jax.Array | int, size: int, *, halves: bool = False, inclusive: bool = False
 ) -> jax.Array:
     """Return PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos of the same.
 
     They are computed, not looked up, so sentences may have any length.
 
     Args:
-      positions: [...] int positions, counted from 0.
+      positions: [...] int positions, counted from 0, or their number T for all of 0 to T - 1.
       size: D, even.
       halves: all sines first, then all cosines, instead of alternating columns.
       inclusive: the frequencies go from 1 to 1/10000 and include both ends, as in tensor2tensor and
@@ -26,10 +29,13 @@ def sinusoidal_positions(
       [..., D] float32, sines in the even columns and cosines in the odd ones.
 
     Raises:
-      ValueError: if `size` is odd, or is 2 and `inclusive`.
+      ValueError: if `size` is not positive and even, or is 2 and `inclusive`.
     """
-    if size % 2:
-        raise ValueError(f'sinusoidal positions need an even size, not {size}.')
+    if isinstance(positions, numbers.Integral) or export.is_symbolic_dim(positions):
+        positions = jnp.arange(positions)
+    positions = jnp.asarray(positions)
+    if size < 1 or size % 2:
+        raise ValueError(f'sinusoidal positions need a positive even size, not {size}.')
     if inclusive and size < 4:
         raise ValueError(f'inclusive frequencies need a size of 4 or more, not {size}.')
     last = size - 2 if inclusive else size

@@ -5,121 +5,20 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer_jax.config import ModelConfig, VocabSizes
-from transformer_jax.model.attention import heads_dtype, padding_mask
+from transformer_jax.model.attention import padding_mask
 from transformer_jax.model.embedder import OutputWeights, embedding_lookup, logits
-from transformer_jax.model.kv_cache import Caches, DecodingCache, KVCache, ancestor_mask
-from transformer_jax.model.layers import DecoderLayer, EncoderLayer, compute_dtype, layer_norm
+from transformer_jax.model.kv_cache import DecodingCache, advance_cache
+from transformer_jax.model.layers import compute_dtype
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.positions import Positions, check_positions
-
-
-class Encoder(nn.Module):
-    """A stack of encoder layers over embedded tokens.
-
-    Attributes:
-      config: the sizes.
-      layout: where the encoder's arrays lie on the devices.
-    """
-
-    config: ModelConfig
-    layout: Layout = Layout()
-
-    @nn.compact
-    def __call__(
-        self, x: jax.Array, mask: jax.Array | None = None, *, deterministic: bool = True
-    ) -> jax.Array:
-        """Encode [B, S, D] scaled embeddings with a [B, 1, 1, S] mask; return [B, S, D]."""
-        x = Positions(self.config, name='positions')(
-            x, jnp.arange(x.shape[1]), deterministic=deterministic
-        )
-
-        def run(layer: EncoderLayer, x: jax.Array) -> jax.Array:
-            return layer(x, mask, deterministic=deterministic)
-
-        # A Python loop, because `nn.scan` compiles sooner but makes each step slower on CPUs.
-        for index in range(self.config.num_layers):
-            layer = EncoderLayer(self.config, self.layout, name=f'layer_{index}')
-            x = (nn.remat(run) if self.config.remat else run)(layer, x)
-        # With norms inside the residual branches, nothing else normalises the last sum.
-        return layer_norm(self.config, 'norm')(x) if self.config.norm == 'pre' else x
-
-
-class Decoder(nn.Module):
-    """A stack of decoder layers over embedded tokens.
-
-    Attributes:
-      config: the sizes.
-      layout: where the decoder's arrays lie on the devices.
-    """
-
-    config: ModelConfig
-    layout: Layout = Layout()
-
-    @nn.compact
-    def __call__(
-        self,
-        x: jax.Array,
-        memory: jax.Array | Caches,
-        memory_mask: jax.Array | None = None,
-        *,
-        deterministic: bool = True,
-        cache: DecodingCache | None = None,
-        position: jax.Array | None = None,
-    ) -> tuple[jax.Array, Caches, Caches]:
-        """Decode all positions at once or, with `cache`, one position of K hypotheses.
-
-        Args:
-          x: [B, T, D] scaled embeddings; with `cache`, [B, K, D].
-          memory: [B, S, D], the encoder's output, or its keys and values per layer that an earlier
-            call returned.
-          memory_mask: [B, 1, 1, S] bool.
-          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
-          cache: the decoding cache, in whose `ancestors` this position is already set.
-          position: int32 scalar, this position, counted from 0.
-
-        Returns:
-          The output, shaped like `x`; the keys and values of self-attention per layer; those of the
-          memory per layer.
-        """
-        count = x.shape[1]
-        if cache is None:
-            positions, slot, self_mask = jnp.arange(count), None, None
-        else:
-            positions, slot = position[None], position * count
-            self_mask = ancestor_mask(cache.ancestors)
-        x = Positions(self.config, name='positions')(x, positions, deterministic=deterministic)
-
-        def run(layer: DecoderLayer, x, memory, cache):
-            return layer(
-                x,
-                memory,
-                self_mask,
-                memory_mask,
-                deterministic=deterministic,
-                cache=cache,
-                position=slot,
-            )
-
-        self_caches, memory_caches = [], []
-        for index in range(self.config.num_layers):
-            layer = DecoderLayer(self.config, self.layout, name=f'layer_{index}')
-            x, self_cache, memory_cache = (nn.remat(run) if self.config.remat else run)(
-                layer,
-                x,
-                memory[index] if isinstance(memory, tuple) else memory,
-                None if cache is None else cache.self_attention[index],
-            )
-            self_caches.append(self_cache)
-            memory_caches.append(memory_cache)
-        if self.config.norm == 'pre':
-            x = layer_norm(self.config, 'norm')(x)
-        return x, tuple(self_caches), tuple(memory_caches)
+from transformer_jax.model.positions import check_positions
+from transformer_jax.model.stacks import Decoder, Encoder, empty_cache
 
 
 class Transformer(nn.Module):
     """Encoder, decoder, embeddings and output, which are one matrix unless the config unties them.
 
-    Token id 0 is padding, and also the first input of the decoder.
+    Token id 0 is padding unless a mask says otherwise, and the first input of the decoder unless
+    `shift_right` and the searches are given another.
 
     Attributes:
       config: the sizes; the default is the paper's base model.
@@ -188,13 +87,19 @@ class Transformer(nn.Module):
         return self.layout(copies_GVD, 'GVD')
 
     def __call__(
-        self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
+        self,
+        source: jax.Array,
+        target_inputs: jax.Array,
+        *,
+        source_mask: jax.Array | None = None,
+        deterministic: bool = True,
     ) -> jax.Array:
         """Return the logits of every next token.
 
         Args:
-          source: [B, S] int32 ids, each sentence ended by EOS, then 0.
-          target_inputs: [B, T] int32 ids, the target shifted right.
+          source: [B, S] int ids, each sentence ended by EOS, then 0.
+          target_inputs: [B, T] int ids, the target shifted right (`shift_right`).
+          source_mask: [B, S] bool, True at real tokens; None means those that are not 0.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
@@ -204,12 +109,17 @@ class Transformer(nn.Module):
           ValueError: as `decoder_states`.
         """
         states_BTD, weights = self.decoder_states(
-            source, target_inputs, deterministic=deterministic
+            source, target_inputs, source_mask=source_mask, deterministic=deterministic
         )
         return logits(states_BTD, weights, self.layout)
 
     def decoder_states(
-        self, source: jax.Array, target_inputs: jax.Array, *, deterministic: bool = True
+        self,
+        source: jax.Array,
+        target_inputs: jax.Array,
+        *,
+        source_mask: jax.Array | None = None,
+        deterministic: bool = True,
     ) -> tuple[jax.Array, OutputWeights]:
         """Return the decoder's output and the weights that make logits of it.
 
@@ -218,19 +128,20 @@ class Transformer(nn.Module):
         added before they travel between devices.
 
         Args:
-          source: [B, S] int32 ids, as for a call.
-          target_inputs: [B, T] int32 ids, as for a call.
+          source: [B, S] int ids, as for a call.
+          target_inputs: [B, T] int ids, as for a call.
+          source_mask: [B, S] bool, as for a call.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
           [B, T, D], and the `OutputWeights` for `logits` or `chunked_loss`.
 
         Raises:
-          ValueError: if the ids are not integers of these shapes, or if the sequences are longer
-            than the table of learned positions.
+          ValueError: if the ids are not integers of these shapes, the mask is not bool of the shape
+            of `source`, or the sequences are longer than the table of learned positions.
         """
-        memory = self.encode(source, deterministic=deterministic)
-        _check_ids('target_inputs', target_inputs)
+        memory = self.encode(source, source_mask=source_mask, deterministic=deterministic)
+        source, target_inputs = jnp.asarray(source), _checked_ids('target_inputs', target_inputs)
         if source.shape[0] != target_inputs.shape[0]:
             raise ValueError(
                 f'source has {source.shape[0]} sentences, but target_inputs '
@@ -239,35 +150,61 @@ class Transformer(nn.Module):
         x_BTD, _, _ = self.decoder(
             self._embed_target(target_inputs),
             memory,
-            padding_mask(source),
+            _attention_mask(source, source_mask),
             deterministic=deterministic,
         )
         return x_BTD, self._output_weights()
 
-    def encode(self, source: jax.Array, *, deterministic: bool = True) -> jax.Array:
-        """Encode [B, S] int32 ids; return [B, S, D]."""
-        _check_ids('source', source)
-        x_BSD = self._embed(self.source_embedding_GVD, source)
-        return self.encoder(x_BSD, padding_mask(source), deterministic=deterministic)
+    def encode(
+        self,
+        source: jax.Array,
+        *,
+        source_mask: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Return the encoder's output for [B, S] int ids, [B, S, D] float32.
 
-    def start_decoding(self, source: jax.Array) -> DecodingCache:
-        """Encode [B, S] int32 ids and return a cache for one hypothesis of each sentence.
+        Args:
+          source: as for a call.
+          source_mask: as for a call.
+          deterministic: as for a call.
+
+        Raises:
+          ValueError: as `decoder_states`.
+        """
+        source = _checked_ids('source', source)
+        real = source
+        if source_mask is not None:
+            # Padding may have any id, also one that the embedding does not have.
+            real = jnp.where(_attention_mask(source, source_mask)[:, 0, 0], source, 0)
+        x_BSD = self._embed(self.source_embedding_GVD, real)
+        mask = _attention_mask(source, source_mask)
+        return self.encoder(x_BSD, mask, deterministic=deterministic)
+
+    def start_decoding(
+        self, source: jax.Array, *, source_mask: jax.Array | None = None
+    ) -> DecodingCache:
+        """Encode [B, S] int ids and return a cache for one hypothesis of each sentence.
 
         The cache has no capacity yet: `grow_cache` adds capacity for tokens, and
         `reorder_hypotheses` can make several hypotheses of one.
+
+        Args:
+          source: as for a call.
+          source_mask: as for a call.
+
+        Raises:
+          ValueError: as `decoder_states`.
         """
-        config = self.config
-        batch, dtype = source.shape[0], heads_dtype(compute_dtype(config))
-        nothing = KVCache(
-            jnp.zeros((batch, config.num_heads, config.key_size, 0), dtype),
-            jnp.zeros((batch, config.num_heads, 0, config.value_size), dtype),
-        )
+        source = _checked_ids('source', source)
+        cache = empty_cache(self.config, source.shape[0])
         # Run a step only for the keys and values that each layer makes of the memory. The compiler
         # removes the rest of it.
-        start, mask = self._embed_target(jnp.zeros((batch, 1), jnp.int32)), padding_mask(source)
-        _, _, memory = self.decoder(start, self.encode(source), mask)
-        ancestors = jnp.zeros((batch, 1, 0), jnp.int32)
-        return DecodingCache((nothing,) * config.num_layers, memory, mask, ancestors)
+        start = self._embed_target(jnp.zeros((source.shape[0], 1), jnp.int32))
+        mask = _attention_mask(source, source_mask)
+        encoded = self.encode(source, source_mask=source_mask)
+        _, _, memory = self.decoder(start, encoded, mask)
+        return cache._replace(memory=memory, memory_mask=mask)
 
     def decode_step(
         self,
@@ -278,7 +215,8 @@ class Transformer(nn.Module):
         """Return the logits of the token after `position`.
 
         Args:
-          tokens: [B·K] int32, the newest token of each hypothesis, 0 at the start.
+          tokens: [B·K] int ids, the newest token of each hypothesis; at position 0 that with which
+            training began each target, which is 0 in a model of this package.
           position: int32 scalar, the position of that token, counted from 0.
           cache: from the step before, or from `start_decoding`, with capacity for this position.
 
@@ -292,17 +230,14 @@ class Transformer(nn.Module):
         """
         batch, hypotheses, length = cache.ancestors.shape
         check_positions(self.config, length)
-        if length == 0:
-            raise ValueError('the cache length is 0: call grow_cache(cache, length) first.')
+        tokens = jnp.asarray(tokens)
         if tokens.shape != (batch * hypotheses,):
             raise ValueError(
                 f'tokens has shape {tokens.shape}: it must be [{batch * hypotheses}], for '
                 f'{batch} sentences times {hypotheses} hypotheses.'
             )
         position = jnp.asarray(position, jnp.int32)
-        own_K = jnp.arange(hypotheses, dtype=jnp.int32)
-        own_BK = jnp.broadcast_to(own_K[None], (batch, hypotheses))
-        cache = cache._replace(ancestors=cache.ancestors.at[:, :, position].set(own_BK))
+        cache = advance_cache(cache, position)
         x_BKD, self_attention, _ = self.decoder(
             self._embed_target(tokens.reshape(batch, hypotheses)),
             cache.memory,
@@ -339,14 +274,44 @@ class Transformer(nn.Module):
         return OutputWeights(embedding_GVD.astype(compute_dtype(self.config)), bias_V)
 
 
-def shift_right(targets: jax.Array) -> jax.Array:
-    """Return the decoder's inputs for [B, T] target ids: 0, then all ids but the last."""
-    return jnp.pad(targets, ((0, 0), (1, 0)))[:, :-1]
+def shift_right(targets: jax.Array, start_id: int = 0) -> jax.Array:
+    """Return the decoder's inputs (section 3.1): `start_id`, then all target ids but the last.
+
+    Args:
+      targets: [B, T] int ids.
+      start_id: the first input; 0 in models of this package.
+
+    Returns:
+      [B, T] ids.
+    """
+    targets = jnp.asarray(targets)
+    return jnp.pad(targets, ((0, 0), (1, 0)), constant_values=start_id)[:, :-1]
 
 
-def _check_ids(name: str, ids: jax.Array) -> None:
+def _attention_mask(source: jax.Array, source_mask: jax.Array | None) -> jax.Array:
+    """Return [B, 1, 1, S] bool, True at the real tokens of [B, S] ids."""
+    if source_mask is None:
+        return padding_mask(source)
+    source_mask = jnp.asarray(source_mask)
+    if source_mask.dtype != bool or source_mask.shape != source.shape:
+        raise ValueError(
+            f'source_mask is {source_mask.dtype}{list(source_mask.shape)}: it must be bool, shaped '
+            f'like source, {list(source.shape)}, True at real tokens.'
+        )
+    return source_mask[:, None, None, :]
+
+
+def _checked_ids(name: str, ids: jax.Array) -> jax.Array:
+    try:
+        ids = jnp.asarray(ids)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f'{name} is no array: it must be [batch, length] integers, so pad the sentences to one '
+            'length with 0.'
+        ) from error
     if ids.ndim != 2 or 0 in ids.shape or not jnp.issubdtype(ids.dtype, jnp.integer):
         raise ValueError(
             f'{name} is {ids.dtype}{list(ids.shape)}: it must be [batch, length] integers, not '
             'empty.'
         )
+    return ids

@@ -10,11 +10,12 @@ from transformer_jax.checkpointing.average_choice import CheckpointChoice
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
 from transformer_jax.data.prepare import Data
+from transformer_jax.inference.outputs import warn_of_cut_outputs
 from transformer_jax.inference.translation_metrics import Scores, score
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import MeshLayout
 from transformer_jax.training.corpus_loss import CorpusLoss, LossEvaluator
-from transformer_jax.translator import Translation, Translator, warn_of_cut_outputs
+from transformer_jax.translator import Translation, Translator
 
 _logger = logging.getLogger('transformer_jax')
 _EXAMPLES = 3  # translations kept in results.json

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 
 
 class LossSums(NamedTuple):
-    """Sums over target tokens. To get a mean, divide once, at the end.
+    """Sums over target tokens. To get a mean, divide once, at the end, or call `mean`.
+
+    `jax.grad` needs one number: let the function return `label_smoothed_loss(...).mean()`.
 
     Attributes:
       loss: [] float32, label-smoothed cross-entropy, in nats.
@@ -25,27 +27,62 @@ class LossSums(NamedTuple):
         """Return sums of nothing."""
         return cls(jnp.float32(0), jnp.float32(0), jnp.int32(0))
 
+    def mean(self) -> jax.Array:
+        """Return [] float32, the loss per target token, in nats; 0 if there is no token."""
+        return self.loss / jnp.maximum(self.tokens, 1)
+
+    def __str__(self) -> str:
+        # jax.grad shows this in its error if a function returns sums.
+        return f'{self!r}, of which .mean() is the loss per token'
+
     def __add__(self, other: 'LossSums') -> 'LossSums':
         return LossSums(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def label_smoothed_loss(
-    logits: jax.Array, targets: jax.Array, label_smoothing: float = 0.0
+    logits: jax.Array,
+    targets: jax.Array,
+    label_smoothing: float = 0.0,
+    mask: jax.Array | None = None,
 ) -> LossSums:
     """Return the cross-entropy with 1 - eps on the target and eps spread evenly over all tokens.
 
     The gradient is computed from the logits again, because JAX would keep an array of their size.
+    `label_smoothed_loss(...).mean()` is the loss to take the gradient of.
 
     Args:
       logits: [B, T, V].
-      targets: [B, T] int32 ids; 0 is padding and adds nothing.
+      targets: [B, T] int ids.
       label_smoothing: eps, from 0 to 1.
+      mask: [B, T] bool, True at real targets; the others add nothing, whatever their id. None means
+        those that are not 0, the id of padding.
 
     Returns:
-      `LossSums` over all real targets; NaN if a target is negative, or V or more.
+      `LossSums` over all real targets; NaN if one is negative, or V or more.
+
+    Raises:
+      ValueError: if a shape is another, targets are not integers, eps is out of range, or the mask
+        is not bool.
     """
+    logits, targets = jnp.asarray(logits), jnp.asarray(targets)
+    if logits.shape[:-1] != targets.shape or targets.ndim != 2:
+        raise ValueError(
+            f'logits have shape {logits.shape} and targets {targets.shape}: they must be [batch, '
+            'length, vocabulary] and [batch, length].'
+        )
+    if not jnp.issubdtype(targets.dtype, jnp.integer):
+        raise ValueError(f'targets are {targets.dtype}: they must be integer ids.')
+    if isinstance(label_smoothing, int | float) and not 0.0 <= label_smoothing <= 1.0:
+        raise ValueError(f'label_smoothing={label_smoothing} must be from 0 to 1.')
+    if mask is not None:
+        mask = jnp.asarray(mask)
+        if mask.dtype != bool or mask.shape != targets.shape:
+            raise ValueError(
+                f'mask is {mask.dtype}{list(mask.shape)}: it must be bool, shaped like targets, '
+                f'{list(targets.shape)}, True at real targets.'
+            )
     loss_BT, nll_BT = _cross_entropies(label_smoothing, logits, targets)
-    real_BT = targets != 0
+    real_BT = targets != 0 if mask is None else mask
     return LossSums(
         jnp.sum(jnp.where(real_BT, loss_BT, 0.0)),
         jnp.sum(jnp.where(real_BT, nll_BT, 0.0)),

@@ -15,14 +15,22 @@ def noam_schedule(
     """Return scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5) (equation 3).
 
     Args:
-      d_model: width of the model.
-      warmup_steps: steps of linear rise. The peak is scale / sqrt(d_model · warmup_steps).
+      d_model: width of the model, 1 or more.
+      warmup_steps: steps of linear rise; 0 for none. The peak is scale / sqrt(d_model ·
+        warmup_steps).
       scale: factor on the whole schedule.
 
     Returns:
       A function from the number of updates already made (0 before the first) to the learning rate
-      of the next update. The paper counts steps from 1.
+      of the next update, [] float32, as optax's optimizers take it. The paper counts steps from 1.
+
+    Raises:
+      ValueError: if d_model is less than 1, or warmup_steps less than 0.
     """
+    if d_model < 1:
+        raise ValueError(f'd_model={d_model} must be 1 or more.')
+    if isinstance(warmup_steps, int | float) and warmup_steps < 0:
+        raise ValueError(f'warmup_steps={warmup_steps} must be 0 or more.')
 
     def schedule(count):
         step = jnp.asarray(count, jnp.float32) + 1.0
