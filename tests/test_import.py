@@ -1,4 +1,4 @@
-"""Imports at the first try: what people want is exported, and nothing heavy loads before it is used."""
+"""What people want is exported at the first try, and nothing heavy loads before it is used."""
 
 import ast
 import importlib

@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).parent.parent
 PATHS = [
     'README.md',
     'launch/README.md',
+    'launch/modules.md',
     'configs/README.md',
     'transformer_jax/README.md',
     'tests/peers/README.md',
@@ -181,7 +182,7 @@ def test_command_that_is_not_run(command):
     pytest.skip(entry(NOT_RUN, command))
 
 
-@pytest.mark.parametrize('snippet', blocks('python'), ids=lambda text: text.split('\n')[0])
+@pytest.mark.parametrize('snippet', blocks('python'), ids=range(len(blocks('python'))))
 def test_snippet_runs(checkout, snippet, monkeypatch, capsys):
     monkeypatch.chdir(checkout)
     exec(compile(snippet, 'README.md', 'exec'), {})
@@ -190,7 +191,7 @@ def test_snippet_runs(checkout, snippet, monkeypatch, capsys):
 def test_there_are_commands_and_snippets():
     assert len(IN_PROCESS) >= 12
     assert len(STARTED) >= 5
-    assert len(blocks('python')) == 2
+    assert len(blocks('python')) == 10
 
 
 @pytest.mark.parametrize('path', PATHS)

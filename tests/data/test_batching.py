@@ -174,3 +174,27 @@ def test_lengths_that_all_exceed_the_limit_are_refused():
         make_buckets(
             np.array([6]), np.array([2]), max_length=5, tokens_per_batch=100, num_buckets=1
         )
+
+
+def test_lists_and_one_side_are_taken():
+    source, target = lengths(500)
+    options = {'max_length': 40, 'tokens_per_batch': 512, 'num_buckets': 4}
+    both = make_buckets(source, target, **options)
+    assert make_buckets(source.tolist(), target.tolist(), **options) == both
+    assert make_buckets(source, **options) == make_buckets(source, source, **options)
+    plan, twice = (BatchPlan(*x, seed=1, **options) for x in ((source,), (source, source)))
+    assert plan.padding == twice.padding and plan.dropped == twice.dropped
+    assert [b.tolist() for _, b in plan.epoch(3)] == [b.tolist() for _, b in twice.epoch(3)]
+
+
+@pytest.mark.parametrize(
+    'sides, message',
+    [
+        (([[3, 4], [5]],), r'source_lengths must be .* give \[len\(ids\) for ids in sentences\]'),
+        (([3, 4], [5.0, 6.0]), 'target_lengths must be a whole number for each sentence'),
+        (([3, 4], [5]), 'source_lengths has 2 sentences, but target_lengths 1'),
+    ],
+)
+def test_what_are_no_lengths_is_named(sides, message):
+    with pytest.raises(ValueError, match=message):
+        make_buckets(*sides, max_length=9, tokens_per_batch=64, num_buckets=2)

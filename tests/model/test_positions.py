@@ -105,3 +105,10 @@ def test_each_kind_of_sinusoids_is_its_formula(kind, last):
 def test_inclusive_frequencies_need_two_of_them():
     with pytest.raises(ValueError, match='need a size of 4 or more, not 2'):
         sinusoidal_positions(jnp.array([1]), 2, inclusive=True)
+
+
+def test_a_number_stands_for_all_positions_below_it():
+    np.testing.assert_array_equal(
+        sinusoidal_positions(5, 4), sinusoidal_positions([0, 1, 2, 3, 4], 4)
+    )
+    assert sinusoidal_positions(jnp.int32(3), 4).shape == (4,)

@@ -101,3 +101,40 @@ def test_the_gradient_of_the_divergence_equals_that_of_its_formula():
     )
     assert float(found[0]) == pytest.approx(float(wanted[0]), rel=1e-5)
     np.testing.assert_allclose(found[1], wanted[1], atol=1e-6)
+
+
+def test_the_mean_has_a_gradient_and_sums_say_how_to_get_one():
+    logits, targets = jnp.zeros((1, 2, 4)), jnp.array([[1, 0]])
+    assert float(label_smoothed_loss(logits, targets).mean()) == pytest.approx(np.log(4))
+    gradient = jax.grad(lambda x: label_smoothed_loss(x, targets, 0.1).mean())(logits)
+    assert gradient.shape == logits.shape
+    with pytest.raises(TypeError, match=r'of which \.mean\(\) is the loss per token'):
+        jax.grad(lambda x: label_smoothed_loss(x, targets, 0.1))(logits)
+
+
+def test_a_mask_replaces_padding_by_0():
+    logits = jnp.asarray(np.random.default_rng(0).normal(size=(1, 3, 4)), jnp.float32)
+
+    def loss(logits, targets, mask):
+        return label_smoothed_loss(logits, targets, 0.1, mask).mean()
+
+    usual = jax.value_and_grad(loss)(logits, jnp.array([[2, 3, 0]]), None)
+    masked = jax.value_and_grad(loss)(
+        logits, jnp.array([[2, 3, -100]]), jnp.array([[True, True, False]])
+    )
+    for one, other in zip(usual, masked, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    'targets, options, message',
+    [
+        ([[1]], {}, r'logits have shape \(1, 2, 4\) and targets \(1, 1\)'),
+        ([[1.0, 2.0]], {}, 'targets are float32: they must be integer ids'),
+        ([[1, 2]], {'label_smoothing': 10}, 'label_smoothing=10 must be from 0 to 1'),
+        ([[1, 2]], {'mask': [[1, 0]]}, r'mask is int32\[1, 2\]: it must be bool'),
+    ],
+)
+def test_what_is_no_loss_is_named(targets, options, message):
+    with pytest.raises(ValueError, match=message):
+        label_smoothed_loss(jnp.zeros((1, 2, 4)), targets, **options)

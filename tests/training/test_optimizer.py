@@ -39,3 +39,16 @@ def test_weight_decay_shrinks_matrices_by_the_learning_rate_times_the_decay():
     taken = {name: float(x[0, 0]) for name, x in updates['layer'].items()}
     shrunk = {name: x for name, x in taken.items() if x}
     assert shrunk == pytest.approx({'kernel': -0.15, 'embedding': -0.15, 'query': -0.15})
+
+
+def test_a_schedule_without_warm_up_falls_from_the_first_step():
+    schedule = noam_schedule(d_model=4, warmup_steps=0)
+    assert [float(schedule(k)) for k in (0, 3)] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    'arguments, message', [((0, 9), 'd_model=0 must be'), ((8, -1), 'warmup_steps=-1 must be')]
+)
+def test_a_schedule_without_width_or_with_negative_steps_is_an_error(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        noam_schedule(*arguments)

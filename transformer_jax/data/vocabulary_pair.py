@@ -34,7 +34,7 @@ class VocabularyPair:
 
     def __getattr__(self, name: str) -> NoReturn:
         hint = ''
-        if hasattr(Vocabulary, name):
+        if hasattr(Vocabulary, name) or name in ('model', 'size', 'unknown_id'):
             hint = f': take .source.{name} or .target.{name}'
         raise AttributeError(f'a VocabularyPair has no {name}{hint}')
 
