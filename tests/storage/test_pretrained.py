@@ -9,6 +9,7 @@ from transformer_jax import score
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage import pretrained
+from transformer_jax.translator import Translator
 
 
 @pytest.fixture
@@ -43,3 +44,10 @@ def test_a_folder_of_the_same_name_wins_and_says_so(packaged, tmp_path, caplog):
 def test_an_unknown_name_says_which_models_exist(packaged):
     with pytest.raises(UserError, match=r'or a model of the package \(mini\)\.$'):
         load_trained('minni')
+
+
+def test_the_model_of_the_package_translates():
+    folder = pretrained.pretrained_models()['tatoeba_en_fr']
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 16 * 2**20
+    translator = Translator.load('tatoeba_en_fr')
+    assert translator('Where did you put my keys?') == 'Où as-tu mis mes clés\u202f?'
