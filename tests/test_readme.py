@@ -129,6 +129,8 @@ def checkout(tmp_path_factory, workdir):
     for corpus in ('multi30k', 'multi30k_tok'):
         for split, part in (('train', pairs), ('val', pairs[:4]), ('test_2016_flickr', pairs[4:8])):
             write_pairs(folder / 'FOLDER' / corpus / split, part, ('en', 'de'))
+    for split, part in (('train', pairs), ('dev', pairs[:4]), ('test', pairs[4:8])):
+        write_pairs(folder / 'FOLDER' / 'tatoeba_en-fr' / split, part)
     write_pairs(folder / 'in', pairs[:5], ('txt', 'reference'))
     (folder / 'in.reference').rename(folder / 'reference.txt')
     return folder
@@ -191,7 +193,7 @@ def test_snippet_runs(checkout, snippet, monkeypatch, capsys):
 def test_there_are_commands_and_snippets():
     assert len(IN_PROCESS) >= 12
     assert len(STARTED) >= 5
-    assert len(blocks('python')) == 10
+    assert len(blocks('python')) == 11
 
 
 @pytest.mark.parametrize('path', PATHS)
