@@ -1,0 +1,1 @@
+"""What a trained model does and how it learned: attention, curves, and pictures of both."""
