@@ -4,7 +4,7 @@ import dataclasses
 
 from conversion.random_models import random_model, shared
 
-from transformer_jax.conversion.check_sentences import CheckSentences
+from transformer_jax.conversion.check_sentences import CheckSentences, bleu_in_words
 from transformer_jax.data.table_vocabulary import TableVocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 
@@ -43,3 +43,15 @@ def test_built_in_sentences_begin_with_a_language_code_if_the_model_needs_one():
     vocabulary = VocabularyPair(source, shared().target)
     found = CheckSentences.of(dataclasses.replace(original, run=run, vocabulary=vocabulary))
     assert found.sources[0] == '>>fra<< The house is old.'
+
+
+def test_bleu_lost_compares_two_lists_of_outputs_with_the_references():
+    sentences = CheckSentences(
+        'text', ['a'] * 3, ['The cat sat on the mat.', 'A dog ran off.', 'b']
+    )
+    perfect = list(sentences.references[:2])
+    found = sentences.bleu_lost(perfect, ['The cat sat on a mat.', 'A dog ran off.'], 'en')
+    assert found['before'] == 100.0 and 20 < found['after'] < 100
+    assert '100.00 (nrefs:1|' in bleu_in_words(found, 'greedy search')
+    assert CheckSentences('text', ['a'], []).bleu_lost(['a'], ['a'], 'en') is None
+    assert 'not measured' in bleu_in_words(None, 'greedy search')

@@ -64,6 +64,15 @@ def test_search_is_taken_over_from_decoder_yml(tmp_path):
     assert read_model(tmp_path / 'decoder.yml').config.decode.suppress_tokens == ''
 
 
+def test_the_limit_of_outputs_that_marian_has_is_stated(tmp_path):
+    arrays = marian_files.marian_arrays(marian_files.arrays())
+    marian_files.write_marian(tmp_path, arrays)
+    (note,) = read_model(tmp_path).notes
+    assert 'at 3 times' in note and '128 tokens more' in note
+    marian_files.write_marian(tmp_path, arrays, settings={'max-length-factor': 1.5})
+    assert 'at 1.5 times' in read_model(tmp_path).notes[0]
+
+
 def test_pieces_that_yaml_takes_for_other_values_are_kept(tmp_path):
     file = tmp_path / 'vocab.yml'
     lines = [

@@ -56,6 +56,28 @@ def test_programs_without_the_package_find_the_outputs_of_its_search(exported):
     assert '20 of 20 outputs' in found
 
 
+def test_outputs_of_a_program_are_those_of_the_search(exported, original):
+    folder, _ = exported
+    texts = SENTENCES[1:2] * 5  # more than one batch
+    ids = original.vocabulary.source.encode(texts)
+    outputs = stablehlo_gate.outputs_of(folder, Program(4, 24), ids)
+    translator = Translator(original.config, original.vocabulary, original.params)
+    assert [original.vocabulary.target.decode(x) for x in outputs] == translator(texts)
+
+
+def test_bfloat16_states_the_bleu_that_is_lost(tmp_path):
+    found = export(
+        random_model(**SMALL, vocabulary=separate()),
+        tmp_path,
+        dtype='bfloat16',
+        batch_sizes='12',
+        lengths='40',
+    )
+    bleu = json.loads((tmp_path / 'conversion.json').read_text())['checks']['bleu']
+    assert set(bleu) == {'before', 'after', 'signature'}
+    assert f'{bleu["after"]:.2f}, with float32 weights {bleu["before"]:.2f} (nrefs:1|' in found
+
+
 def test_the_folder_is_complete(exported):
     assert sorted(file.name for file in exported[0].iterdir()) == [
         'README.md',

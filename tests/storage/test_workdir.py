@@ -93,7 +93,7 @@ def test_a_workdir_that_links_to_nothing_is_named(tmp_path, workdir):
     'changes', [{'split_fingerprints': ['x']}, {'vocabulary_digest': 5}, {'data_fingerprint': None}]
 )
 def test_a_config_with_wrong_types_is_a_user_error(tmp_path, changes):
-    saved = {'config': {}, 'data_fingerprint': 'x'}
+    saved = {'config': {'model': {}, 'data': {}}, 'data_fingerprint': 'x'}
     (tmp_path / 'config.json').write_text(json.dumps(saved))
     assert Workdir(tmp_path).read_run().data_fingerprint == 'x'
     (tmp_path / 'config.json').write_text(json.dumps(saved | changes))
@@ -188,3 +188,12 @@ def test_a_link_to_nothing_is_refused(tmp_path, target):
     (tmp_path / 'tensorboard').symlink_to(target)
     with pytest.raises(UserError, match=r"has a link that leads nowhere \('tensorboard'\): remove"):
         Workdir(tmp_path).check_writable()
+
+
+@pytest.mark.parametrize('section', ['model', 'data'])
+def test_a_config_without_the_section_that_was_trained_is_a_user_error(tmp_path, workdir, section):
+    saved = json.loads((workdir / 'config.json').read_text())
+    del saved['config'][section]
+    (tmp_path / 'config.json').write_text(json.dumps(saved))
+    with pytest.raises(UserError, match=f"config.json that cannot be read .'{section}' is missing"):
+        Workdir(tmp_path).read_run()

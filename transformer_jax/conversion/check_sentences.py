@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from transformer_jax.conversion.original import Original
 from transformer_jax.data.corpus import load_split
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
+from transformer_jax.inference.translation_metrics import score
 
 _logger = logging.getLogger('transformer_jax')
 # Longer ones would need much memory: all logits of a sentence are compared.
@@ -70,6 +72,28 @@ class CheckSentences:
         pairs = self.token_pairs(original.vocabulary, len(self.sources))
         return max(len(ids) for pair in pairs for ids in pair)
 
+    def bleu_lost(
+        self, before: Sequence[str], after: Sequence[str], language: str
+    ) -> dict[str, Any] | None:
+        """Return BLEU of two lists of outputs of the first sentences; None without translations.
+
+        Args:
+          before: outputs with float32 weights.
+          after: as many, with the weights that were written.
+          language: of the outputs.
+        """
+        if not self.references:
+            return None
+        references = self.references[: len(before)]
+        scores = [
+            score(list(texts), references, target_language=language) for texts in (before, after)
+        ]
+        return {
+            'before': round(scores[0].bleu, 2),
+            'after': round(scores[1].bleu, 2),
+            'signature': scores[0].bleu_signature,
+        }
+
     @classmethod
     def of(cls, original: Original) -> 'CheckSentences':
         """Return the pairs of the dev set that are not too long, or else the built-in sentences."""
@@ -96,6 +120,16 @@ class CheckSentences:
         lengths = map(len, vocabulary.source.encode(texts))
         texts = [text for text, length in zip(texts, lengths, strict=True) if length <= most]
         return cls('built-in sentences', texts, [])
+
+
+def bleu_in_words(found: dict[str, Any] | None, search: str) -> str:
+    """Return what `CheckSentences.bleu_lost` has found, for people."""
+    if found is None:
+        return 'BLEU was not measured, because the dev set of the run cannot be read here'
+    return (
+        f'BLEU of {search} {found["after"]:.2f}, with float32 weights {found["before"]:.2f} '
+        f'({found["signature"]})'
+    )
 
 
 def _dev_pairs(original: Original) -> list[tuple[str, str]]:

@@ -7,16 +7,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from transformer_jax.conversion.check_sentences import CheckSentences
+from transformer_jax.conversion.check_sentences import CheckSentences, bleu_in_words
 from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.piece_tables import piece_table
 from transformer_jax.conversion.reference import Reference
 from transformer_jax.conversion.report import write_report
-from transformer_jax.inference.translation_metrics import score
 
 TOLERANCE = 1e-4  # in float32
 _NEAR_TIE = 1e-3  # difference of logits at which rounding may choose either token
-_SCORED, _TRANSLATED, _WITH_BLEU = 20, 200, 1000  # sentences
+WITH_BLEU = 1000  # sentences
+_SCORED, _TRANSLATED = 20, 200  # sentences
 
 
 class Peer(Protocol):
@@ -95,22 +95,12 @@ class Agreement:
 
     def compare(self, before: Peer, after: Peer) -> dict[str, Any]:
         """Count equal greedy outputs of two programs, with their BLEU if there is a dev set."""
-        sources = self.sentences.sources[:_WITH_BLEU]
+        sources = self.sentences.sources[:WITH_BLEU]
         outputs = [peer.greedy(sources, self._limit) for peer in (before, after)]
         same = sum(own == other for own, other in zip(*outputs, strict=True))
-        found = {'sentences': len(sources), 'same': same, 'bleu': None}
-        references = self.sentences.references[:_WITH_BLEU]
-        if references:
-            scores = [
-                score(list(map(self._text, texts)), references, target_language=self._language)
-                for texts in outputs
-            ]
-            found['bleu'] = {
-                'before': round(scores[0].bleu, 2),
-                'after': round(scores[1].bleu, 2),
-                'signature': scores[0].bleu_signature,
-            }
-        return found
+        texts = [list(map(self._text, of_peer)) for of_peer in outputs]
+        bleu = self.sentences.bleu_lost(*texts, self._language)
+        return {'sentences': len(sources), 'same': same, 'bleu': bleu}
 
     def _token_ids(self, pieces: Sequence[str]) -> np.ndarray:
         ids = [self._ids[piece] for piece in pieces]
@@ -209,10 +199,4 @@ def _quantized(found: dict[str, Any]) -> str:
     )
     if 2 * found['same'] < found['sentences']:
         text = f'most outputs have changed: compare them before you use these weights; {text}'
-    bleu = found['bleu']
-    if bleu is None:
-        return f'{text}BLEU was not measured, because the dev set of the run cannot be read here'
-    return (
-        f'{text}BLEU of greedy search {bleu["after"]:.2f}, with float32 weights '
-        f'{bleu["before"]:.2f} ({bleu["signature"]})'
-    )
+    return text + bleu_in_words(found['bleu'], 'greedy search')

@@ -120,6 +120,11 @@ def read_model(path: Path) -> Imported:
         arrays(),
         sides,
         f'Its weights are those of the Marian model {arrays_path.name}.',
+        notes=(
+            f'Marian cuts an output at {settings.real("max-length-factor", 3.0):g} times the '
+            f'tokens of its source; here it has at most {MAX_EXTRA_LENGTH} tokens more than the '
+            'source (decode.max_extra_length).',
+        ),
     )
 
 

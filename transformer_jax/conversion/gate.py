@@ -17,6 +17,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
 from transformer_jax.inference.teacher_forcing import target_log_probs
 from transformer_jax.model import shift_right
+from transformer_jax.sharding import make_mesh
 from transformer_jax.translator import Translator
 
 SENTENCES = 20
@@ -216,8 +217,10 @@ class _Ours:
         trained = load_trained(workdir)
         config = trained.config
         model = dataclasses.replace(config.model, dtype='float32')
+        # The gate computes few rows at a time, which several devices could not divide.
+        mesh = make_mesh(devices=jax.local_devices()[:1])
         self._translator = Translator(
-            dataclasses.replace(config, model=model), trained.vocabulary, trained.params
+            dataclasses.replace(config, model=model), trained.vocabulary, trained.params, mesh=mesh
         )
         self.vocabulary = trained.vocabulary
         self.beam_size = config.decode.beam_size

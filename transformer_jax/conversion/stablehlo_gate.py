@@ -149,6 +149,24 @@ def compare(
     return Gate(text, len(sentences), len(sentences) * len(programs), same, ties, largest)
 
 
+def outputs_of(folder: Path, program: Program, sentences: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the tokens that a program puts out for each sentence.
+
+    Args:
+      folder: the folder of the program and its weights.
+      program: the program. Sentences that are too long for it are cut.
+      sentences: int32 ids that end with EOS.
+
+    Raises:
+      RuntimeError: if the program cannot be called in another process.
+    """
+    length = program.length or max(map(len, sentences))
+    cut = [_cut(ids, length) for ids in sentences]
+    batches = _batches(cut, program.rows or _ANY_ROWS, length)
+    ((tokens, _),) = _call(folder, [program], [batches])
+    return list(tokens[: len(sentences)])  # rows without a sentence are at the end
+
+
 def _outputs(
     decoder: BatchDecoder, sentences: Sequence[np.ndarray], search: Search
 ) -> list[tuple[np.ndarray, float]]:

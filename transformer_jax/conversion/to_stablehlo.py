@@ -9,12 +9,14 @@ conversion.json
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from transformer_jax.config import DecodeConfig
 from transformer_jax.conversion import stablehlo_gate
-from transformer_jax.conversion.check_sentences import CheckSentences
+from transformer_jax.conversion.check_sentences import CheckSentences, bleu_in_words
+from transformer_jax.conversion.export_gate import WITH_BLEU
 from transformer_jax.conversion.exported import write_readme
 from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.report import write_report
@@ -29,6 +31,7 @@ from transformer_jax.conversion.stablehlo_use import use
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import named_parameters
 from transformer_jax.inference.network import Network
+from transformer_jax.inference.search_methods import Search
 from transformer_jax.inference.segment_translator import SegmentTranslator
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS
@@ -106,8 +109,12 @@ def export(
         search,
         text=sentences.origin,
     )
+    checks, found = gate.report(), gate.summary()
     if dtype == 'float32':
         gate.check()
+    else:
+        checks['bleu'] = _bleu_lost(original, folder, programs[-1], sentences, translator, search)
+        found += f'; {bleu_in_words(checks["bleu"], _in_words(config.decode))}'
     write_report(
         folder,
         'stablehlo',
@@ -119,9 +126,32 @@ def export(
         eos_id=vocabulary.eos_id,
         max_source_length=limit,
         decode=dataclasses.asdict(config.decode),
-        checks=gate.report(),
+        checks=checks,
     )
-    return gate.summary()
+    return found
+
+
+def _bleu_lost(
+    original: Original,
+    folder: Path,
+    program: Program,
+    sentences: CheckSentences,
+    translator: SegmentTranslator,
+    search: Search,
+) -> dict[str, Any] | None:
+    """Return the BLEU of a program and of our search with float32 weights, on the dev set."""
+    if not sentences.references:
+        return None
+    vocabulary = original.vocabulary
+    ids = vocabulary.source.encode(sentences.sources[:WITH_BLEU])
+    ours = sorted(translator.decoder(ids, search), key=lambda result: result.index)
+    before = [result.tokens[0] for result in ours]
+    after = stablehlo_gate.outputs_of(folder, program, ids)
+    return sentences.bleu_lost(
+        [vocabulary.target.decode(tokens) for tokens in before],
+        [vocabulary.target.decode(tokens) for tokens in after],
+        original.config.data.target_language,
+    )
 
 
 def _in_words(decode: DecodeConfig) -> str:

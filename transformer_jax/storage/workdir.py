@@ -291,6 +291,8 @@ class Workdir:
         path = self.path / 'config.json'
         try:
             saved = read_json(path, _RUN)
+            # Without these sections, defaults would take the place of what was trained.
+            check_shape(saved['config'], {'model': {}, 'data': {}})
             known = {name: shape for name, shape in _RUN_SINCE.items() if name in saved}
             check_shape(saved, known)
             return SavedRun(
