@@ -82,6 +82,20 @@ def test_from_mapping_refuses_bad_fields(mapping, message):
             'train.log_every=100000 times data.tokens_per_batch=25000 must be less than 2^31',
         ),
         (
+            {
+                'train': TrainConfig(log_every=10_000),
+                'data': DataConfig(max_length=256, sentences_per_batch=1024),
+            },
+            'train.log_every=10000 times 1024 sentences of data.max_length=256 must be less',
+        ),
+        (
+            {
+                'train': TrainConfig(steps=100),
+                'optimizer': OptimizerConfig(schedule='linear', learning_rate=1e-3),
+            },
+            "optimizer.warmup_steps=4000 must be at most train.steps=100, at which the schedule 'l",
+        ),
+        (
             {'decode': DecodeConfig(average_checkpoints=6)},
             'decode.average_checkpoints=6 asks for more checkpoints than train.keep=5 keeps',
         ),
@@ -235,3 +249,21 @@ def test_model_differences_ignore_fields_that_change_no_weights():
 def test_a_section_name_that_is_no_text_is_refused():
     with pytest.raises(UserError, match='1 is not a field of the config'):
         Config.from_mapping({1: 2})
+
+
+def test_the_length_of_a_training_may_change_unless_the_schedule_depends_on_it():
+    def config(schedule, steps, epochs=0):
+        rate = {} if schedule == 'noam' else {'learning_rate': 1e-3}
+        return Config(
+            optimizer=OptimizerConfig(schedule=schedule, **rate),
+            train=TrainConfig(steps=steps, epochs=epochs),
+        )
+
+    for schedule in ('noam', 'constant'):
+        assert not config(schedule, 8000).differences(config(schedule, 9000))
+        assert not config(schedule, 8000, 3).differences(config(schedule, 9000, 4))
+    cosine = config('cosine', 8000)
+    assert cosine.differences(config('cosine', 9000)) == ['train.steps: 8000 against 9000']
+    by_epochs = config('cosine', 8000, 3)  # whose steps are not known yet
+    assert not by_epochs.differences(config('cosine', 9000, 3))
+    assert by_epochs.differences(config('cosine', 9000, 4)) == ['train.epochs: 3 against 4']

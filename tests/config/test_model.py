@@ -30,7 +30,7 @@ def test_key_and_value_sizes_default_to_d_model_over_num_heads():
         (
             {'positions': 'sinusoid'},
             "model.positions='sinusoid' must be one of sinusoidal, sinusoidal_halves, "
-            "sinusoidal_marian, learned: did you mean 'sinusoidal'?",
+            "sinusoidal_marian, learned, none: did you mean 'sinusoidal'?",
         ),
         (
             {'tied_embeddings': 'both'},

@@ -67,9 +67,9 @@ RATES = {
 }
 MAY_BE_ZERO = {
     ModelConfig: ('d_k', 'd_v'),
-    DataConfig: ('seed',),
-    OptimizerConfig: ('r_drop', 'weight_decay'),
-    TrainConfig: ('seed', 'patience'),
+    DataConfig: ('sentences_per_batch', 'seed'),
+    OptimizerConfig: ('learning_rate', 'clip_norm', 'r_drop', 'weight_decay'),
+    TrainConfig: ('epochs', 'seed', 'patience'),
     DecodeConfig: (
         'length_penalty',
         'coverage_penalty',

@@ -41,6 +41,16 @@ def test_rows_are_a_multiple_of_8(length, tokens, rows):
     assert rows_for(length, tokens) == rows
 
 
+def test_batches_of_a_number_of_sentences_have_that_many_rows_whatever_their_length():
+    plan = make_plan(sentences_per_batch=48)
+    assert {bucket.rows for bucket in plan.buckets} == {48} and len(plan.buckets) > 2
+    batches = plan.epoch(0)
+    fits = (np.maximum(*lengths(3000)) <= 40).sum()
+    assert len(rows_of(batches)) == fits
+    full = [batch for batch in batches if (batch.ids >= 0).all()]
+    assert len(full) >= len(batches) - 1 == fits // 48
+
+
 def test_lengths_are_rounded_to_few_values():
     assert [round_length(n) for n in (1, 8, 9, 13, 17, 25, 33, 49, 65, 97, 500)] == [
         *(8, 8, 12, 16, 24, 32, 48, 64, 96, 128, 512)

@@ -302,3 +302,26 @@ def test_a_pipe_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / 'a.model')
     with pytest.raises(UserError, match=r'cannot be read \(not a regular file\)'):
         Vocabulary.load(tmp_path / 'a.model')
+
+
+@pytest.mark.parametrize(
+    ('model_type', 'size', 'pieces'),
+    [
+        ('bpe', 300, None),
+        ('unigram', 285, None),
+        ('word', 273, ['▁The', '▁cat', '▁sleeps', '▁near', '▁the', '▁old', '▁table.']),
+        ('char', 400, ['▁', *'The', '▁', *'cat']),
+    ],
+)
+def test_every_type_of_pieces_spells_any_text(model_type, size, pieces):
+    sentences = ['The cat sleeps near the old table.', 'Where is the house?', 'Le chat dort là.']
+    vocabulary = Vocabulary.train(sentences, size=size, model_type=model_type)
+    assert vocabulary.size <= size
+    for text in (*sentences, 'A dog, 日本.'):
+        (ids,) = vocabulary.encode([text])
+        assert vocabulary.decode(ids) == text == vocabulary.texts([ids])[0]
+        words = [word for word in vocabulary.output_words(ids) if word is not None]
+        assert sorted(set(words)) == list(range(len(text.split())))
+    if pieces:
+        found = vocabulary.pieces(vocabulary.encode(sentences[:1])[0])
+        assert found[: len(pieces)] == pieces

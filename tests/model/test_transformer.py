@@ -384,3 +384,15 @@ def test_dropout_in_training_only():
     )
     assert float(jnp.abs(first - second).max()) > 0.1
     np.testing.assert_allclose(logits(SOURCE, TARGET), model()[2](SOURCE, TARGET), atol=1e-6)
+
+
+def test_without_positions_the_encoder_does_not_know_the_order_of_its_tokens():
+    config = tiny(positions='none', d_model=9, num_heads=3, dropout_rate=0.0)
+    module = Transformer(config, VOCAB)
+    source, target = jnp.array([[5, 6, 7, 1]]), jnp.array([[0, 4]])
+    variables = module.init(jax.random.key(0), source, target)
+    there = jnp.array([0, 2, 1, 3])
+    encoded, other = (
+        module.apply(variables, x, method='encode') for x in (source, source[:, there])
+    )
+    np.testing.assert_allclose(encoded[:, there], other, atol=1e-6)

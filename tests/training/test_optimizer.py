@@ -1,9 +1,12 @@
+import math
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from transformer_jax.config import OptimizerConfig
-from transformer_jax.training.optimizer import make_optimizer, noam_schedule
+from transformer_jax.training.optimizer import make_optimizer, make_schedule, noam_schedule
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,38 @@ def test_a_schedule_without_warm_up_falls_from_the_first_step():
 def test_a_schedule_without_width_or_with_negative_steps_is_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
         noam_schedule(*arguments)
+
+
+@pytest.mark.parametrize(
+    ('schedule', 'rates'),
+    [
+        ('constant', [0.1, 0.2, 0.2, 0.2, 0.2, 0.2]),
+        # From step 2 on, it would be 0 at step 7.
+        ('linear', [0.1, 0.2, 0.16, 0.12, 0.08, 0.04]),
+        ('cosine', [0.1, *(0.1 * (1 + math.cos(math.pi * k / 5)) for k in range(5))]),
+    ],
+)
+def test_other_schedules_rise_to_their_peak_and_fall_to_the_end(schedule, rates):
+    config = OptimizerConfig(schedule=schedule, learning_rate=0.2, warmup_steps=2)
+    of_count = make_schedule(config, d_model=4, steps=6)
+    assert [float(of_count(count)) for count in range(6)] == pytest.approx(rates)
+
+
+def test_a_schedule_that_ends_needs_the_length_of_the_training():
+    config = OptimizerConfig(schedule='cosine', learning_rate=0.2)
+    with pytest.raises(ValueError, match="schedule='cosine' needs steps"):
+        make_optimizer(config, d_model=4)
+
+
+def test_a_gradient_longer_than_clip_norm_is_scaled_down_to_it():
+    config = OptimizerConfig(clip_norm=1.0)
+    plain, clipping = (make_optimizer(c, d_model=4) for c in (OptimizerConfig(), config))
+    params = {'a': jnp.zeros(1), 'b': jnp.zeros(1)}
+    long = {'a': jnp.array([30.0]), 'b': jnp.array([-40.0])}
+    short = {'a': jnp.array([0.6]), 'b': jnp.array([-0.8])}
+    state = clipping.init(params)
+    assert jax.tree.structure(state) == jax.tree.structure(plain.init(params))
+    found, wanted = (o.update(g, state, params) for o, g in ((clipping, long), (plain, short)))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), found, wanted)
+    found, wanted = (o.update(short, state, params) for o in (clipping, plain))
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)

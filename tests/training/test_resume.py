@@ -60,6 +60,32 @@ def test_with_all_regularisation_a_resumed_run_ends_with_the_same_bytes(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {
+            'optimizer': {'schedule': 'cosine', 'learning_rate': 1e-3, 'clip_norm': 0.5},
+            'train': {'epochs': 2},
+            'data': {'sentences_per_batch': 96, 'num_buckets': 1},
+        }
+    ],
+)
+def test_a_run_by_epochs_and_sentences_resumes_to_the_same_bytes(tmp_path, monkeypatch, changes):
+    whole, stopped = tmp_path / 'whole', tmp_path / 'stopped'
+    train(tiny(**changes), whole)
+    config = Workdir(whole).read_run().config
+    assert config.train.steps == 2 * -(-400 // 96) == Workdir(whole).read_results()['step']
+    with monkeypatch.context() as context:
+        stop_at(context, 5)
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny(**changes), stopped)
+    train(tiny(**changes), stopped)
+    assert remembered(whole) == remembered(stopped)
+    # A finished run does no work, though its steps are those of its data.
+    monkeypatch.setattr(trainer, 'prepare', None)
+    assert train(tiny(**changes), whole) == Workdir(whole).read_results()
+
+
 def test_killed_by_sigkill_and_resumed_ends_with_the_same_bytes(uninterrupted, tmp_path):
     config = config_file(tmp_path / 'config.py', tiny())
     workdir = tmp_path / 'run'

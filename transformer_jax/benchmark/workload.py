@@ -62,6 +62,7 @@ def make_workload(config: Config, synthetic: int | None) -> Workload:
         max_length=config.data.max_length,
         tokens_per_batch=config.data.tokens_per_batch,
         num_buckets=config.data.num_buckets,
+        sentences_per_batch=config.data.sentences_per_batch,
         seed=config.data.seed,
     )
     tokens, offsets = store.source

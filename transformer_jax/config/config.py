@@ -19,6 +19,7 @@ from transformer_jax.errors import UserError
 _FREE = (
     'model.remat',
     'train.steps',
+    'train.epochs',
     'train.log_every',
     'train.eval_every',
     'train.checkpoint_every',
@@ -86,12 +87,23 @@ class Config:
                 f'asks for more checkpoints than train.{field}={kept} keeps: '
                 f'raise train.{field} or lower decode.average_checkpoints.',
             )
-        if self.train.log_every * self.data.tokens_per_batch >= 2**31:
+        data = self.data
+        largest, size = data.tokens_per_batch, f'data.tokens_per_batch={data.tokens_per_batch}'
+        if data.sentences_per_batch:
+            largest = data.sentences_per_batch * data.max_length
+            size = f'{data.sentences_per_batch} sentences of data.max_length={data.max_length}'
+        if self.train.log_every * largest >= 2**31:
             fail(
                 'train.log_every',
                 self.train.log_every,
-                f'times data.tokens_per_batch={self.data.tokens_per_batch} must be less than 2^31: '
-                'lower one of the two.',
+                f'times {size} must be less than 2^31: lower one of the two.',
+            )
+        if self.optimizer.ends and self.optimizer.warmup_steps > self.train.steps:
+            fail(
+                'optimizer.warmup_steps',
+                self.optimizer.warmup_steps,
+                f'must be at most train.steps={self.train.steps}, at which the schedule '
+                f'{self.optimizer.schedule!r} ends.',
             )
         longest, limit = self.data.max_length, self.model.max_sequence_length
         if limit is not None and longest > limit:
@@ -180,6 +192,9 @@ class Config:
         free = list(_FREE)
         if self.data.corpus == 'huggingface':
             free.append('data.dataset')  # it may be the path of a folder
+        if self.optimizer.ends:
+            # Of a run by epochs, train.steps is known only once the data are.
+            free.remove('train.epochs' if self.train.epochs else 'train.steps')
         return [
             line
             for section, name, line in self._different_fields(other)

@@ -54,8 +54,11 @@ class DataConfig:
       source_vocabulary: path of the source language's SentencePiece model, if shared_vocabulary is
         False; if empty, both are trained, each on its side of the training set.
       target_vocabulary: as source_vocabulary, for the target language.
+      vocabulary_type: kind of pieces that are trained: 'bpe' (as in the paper), 'unigram' (Kudo,
+        2018), 'word' (what stands between spaces) or 'char' (characters). Bytes spell the others.
       vocab_size: number of pieces of a vocabulary, including the 256 bytes that spell unknown
-        characters; at most 10,000,000. Both have this size if there are two.
+        characters; at most 10,000,000. Both have this size if there are two. With 'char' it is the
+        most there may be.
       character_coverage: share of the training text's characters that become pieces, from 0.98 to
         1; bytes spell the others.
       normalization: SentencePiece's rule for both sides: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc',
@@ -68,6 +71,8 @@ class DataConfig:
         Training leaves out longer pairs and logs how many; evaluation leaves out nothing.
       tokens_per_batch: source positions of a training batch, padding included, and also its target
         positions; at least 8 * max_length, at most 100,000,000.
+      sentences_per_batch: pairs of a training batch, whatever their length: a multiple of 8, at
+        most 1,000,000. tokens_per_batch then has no effect. 0 is off.
       num_buckets: number of batch shapes; more shapes mean less padding and a longer compilation;
         at most 256.
       seed: seed of the batch order, the held-out pairs and the phrasebook; at most 4,294,967,295.
@@ -100,6 +105,7 @@ class DataConfig:
     vocabulary: str = ''
     source_vocabulary: str = ''
     target_vocabulary: str = ''
+    vocabulary_type: str = 'bpe'
     vocab_size: int = 37_000
     character_coverage: float = 1.0
     normalization: str = 'nmt_nfkc'
@@ -107,6 +113,7 @@ class DataConfig:
     subword_sampling_sides: str = 'both'
     max_length: int = 256
     tokens_per_batch: int = 25_000
+    sentences_per_batch: int = 0
     num_buckets: int = 16
     seed: int = 0
     cache_dir: str = ''
@@ -120,6 +127,7 @@ class DataConfig:
             'normalization',
             ('nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'),
         )
+        check_choice('data', self, 'vocabulary_type', ('bpe', 'unigram', 'word', 'char'))
         check_choice('data', self, 'subword_sampling_sides', ('both', 'source', 'target'))
         check_range(
             'data',
@@ -131,11 +139,20 @@ class DataConfig:
             character_coverage=(0.98, 1),
             max_length=(2, 1_000_000),  # one token and EOS
             tokens_per_batch=(1, 100_000_000),
+            sentences_per_batch=(0, 1_000_000),
             num_buckets=(1, 256),
             seed=(0, 2**32 - 1),
         )
         check_rate('data', self, 'subword_sampling')
         self._check_vocabularies()
+        if self.sentences_per_batch % 8:
+            below = self.sentences_per_batch // 8 * 8
+            fail(
+                'data.sentences_per_batch',
+                self.sentences_per_batch,
+                'must be a multiple of 8, so that 1, 2, 4 and 8 devices see the same batches: set '
+                f'it to {below or 8} or {below + 8}.',
+            )
         if self.tokens_per_batch < 8 * self.max_length:
             fail(
                 'data.tokens_per_batch',

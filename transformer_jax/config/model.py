@@ -68,7 +68,8 @@ class ModelConfig:
         or 'zero' (a vector of zeros, as in Marian; the embedding of padding is then always zero).
       positions: 'sinusoidal' (section 3.5), 'sinusoidal_halves' (first all sines, then all cosines,
         as in Hugging Face's Marian), 'sinusoidal_marian' (the same order, with the frequencies of
-        Marian and tensor2tensor) or 'learned' (Table 3, row E).
+        Marian and tensor2tensor), 'learned' (Table 3, row E) or 'none', with which the encoder
+        does not know the order of words.
       max_positions: with 'learned' positions, their number, which limits the length of sentences;
         at most 1,000,000. Sinusoidal positions have no limit.
       norm: place of layer norm: 'post' is LayerNorm(x + Sublayer(x)), as in the paper; 'pre' is
@@ -126,7 +127,7 @@ class ModelConfig:
             'model',
             self,
             'positions',
-            ('sinusoidal', 'sinusoidal_halves', 'sinusoidal_marian', 'learned'),
+            ('sinusoidal', 'sinusoidal_halves', 'sinusoidal_marian', 'learned', 'none'),
         )
         check_choice('model', self, 'norm', ('post', 'pre'))
         check_choice('model', self, 'dtype', ('auto', 'float32', 'bfloat16'))
@@ -138,7 +139,7 @@ class ModelConfig:
                 f'is not divisible by model.num_heads={self.num_heads}: '
                 'choose a multiple of it, or set model.d_k and model.d_v.',
             )
-        if self.positions != 'learned' and self.d_model % 2:
+        if self.positions.startswith('sinusoidal') and self.d_model % 2:
             fail(
                 'model.d_model',
                 self.d_model,

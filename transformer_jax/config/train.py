@@ -12,6 +12,8 @@ class TrainConfig:
 
     Attributes:
       steps: optimizer steps; at most 2,147,483,647.
+      epochs: passes over the training pairs, at most 1,000,000; they then determine `steps`, which
+        has no other effect. 0 is off.
       seed: seed of the initial parameters and of dropout; at most 4,294,967,295.
       init_from: model to fine-tune: folder of a trained run, of averaged weights or of a release,
         or name of a model of the package. This run starts from its averaged weights and takes over
@@ -37,6 +39,7 @@ class TrainConfig:
     """
 
     steps: int = 100_000
+    epochs: int = 0
     seed: int = 0
     init_from: str = ''
     log_every: int = 100
@@ -56,6 +59,7 @@ class TrainConfig:
             'train',
             self,
             steps=(1, 2**31 - 1),
+            epochs=(0, 1_000_000),
             seed=(0, 2**32 - 1),  # JAX would drop the higher bits
             log_every=(1, 2**31 - 1),
             eval_every=(1, 2**31 - 1),

@@ -205,6 +205,8 @@ def _positions(config: ModelConfig, weights: Any) -> np.ndarray:
     """Return the table [P, D] of the positions."""
     if config.positions == 'learned':
         return np.array(weights['positions']['table'])
+    if config.positions == 'none':
+        return np.zeros((_POSITIONS, config.d_model), np.float32)
     table_PD = sinusoidal_positions(
         jnp.arange(_POSITIONS),
         config.d_model,

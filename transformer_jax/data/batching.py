@@ -131,6 +131,7 @@ def make_buckets(
     max_length: int,
     tokens_per_batch: int,
     num_buckets: int,
+    sentences_per_batch: int = 0,
 ) -> tuple[Bucket, ...]:
     """Choose shapes that leave little padding.
 
@@ -144,6 +145,8 @@ def make_buckets(
       max_length: limit of either side; longer pairs are left out.
       tokens_per_batch: positions of a batch, for each side.
       num_buckets: largest number of shapes.
+      sentences_per_batch: pairs of a batch, whatever their length; 0 for as many as
+        tokens_per_batch allows.
 
     Returns:
       Buckets from the smallest to the largest. None has more rows than there are pairs, rounded up
@@ -163,7 +166,9 @@ def make_buckets(
     # [3, kinds]: both lengths of each kind of pair, and the number of such pairs.
     kinds, counts = np.unique(sources * (longest + 1) + targets, return_counts=True)
     whole = np.stack([*divmod(kinds, longest + 1), counts])
-    full_rows = np.array([0, *(rows_for(n, tokens_per_batch) for n in range(1, longest + 1))])
+    lengths = range(1, longest + 1)
+    rows = [sentences_per_batch or rows_for(length, tokens_per_batch) for length in lengths]
+    full_rows = np.array([0, *rows])
 
     def shape(cell: np.ndarray) -> tuple[int, int]:
         """Return the longest source and the longest target of some kinds of pairs."""
@@ -201,7 +206,7 @@ def make_buckets(
     shapes = {shape(cell) for cell, _ in leaves}
     most = -(-len(sources) // ROW_MULTIPLE) * ROW_MULTIPLE
     return tuple(
-        Bucket(min(rows_for(max(s, t), tokens_per_batch), most), s, t)
+        Bucket(min(int(full_rows[max(s, t)]), most), s, t)
         for s, t in sorted(shapes, key=lambda st: (sum(st), st))
     )
 
@@ -288,6 +293,7 @@ class BatchPlan:
         tokens_per_batch: int,
         num_buckets: int,
         seed: int,
+        sentences_per_batch: int = 0,
     ):
         """Choose the buckets and plan the first epoch; see `make_buckets` and `plan_epoch`.
 
@@ -298,6 +304,7 @@ class BatchPlan:
           tokens_per_batch: positions of a batch, for each side.
           num_buckets: largest number of shapes.
           seed: of the shuffle.
+          sentences_per_batch: as for `make_buckets`.
 
         Raises:
           ValueError: as `make_buckets`.
@@ -309,6 +316,7 @@ class BatchPlan:
             max_length=max_length,
             tokens_per_batch=tokens_per_batch,
             num_buckets=num_buckets,
+            sentences_per_batch=sentences_per_batch,
         )
         self._lengths = source_lengths, target_lengths
         self._seed = seed

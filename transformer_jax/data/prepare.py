@@ -111,6 +111,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             max_length=config.max_length,
             tokens_per_batch=config.tokens_per_batch,
             num_buckets=config.num_buckets,
+            sentences_per_batch=config.sentences_per_batch,
             seed=config.seed,
         )
     except ValueError as error:
@@ -210,7 +211,9 @@ def _vocabularies(config: DataConfig, corpus: Corpus) -> VocabularyPair:
 def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = None) -> Vocabulary:
     """Return the vocabulary of one side, or of both, from the cache if it is there."""
     settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
-    kind = [*map(str, settings), *([side] if side else [])]
+    # Names of the default type are as they were before there were others.
+    type_ = [] if config.vocabulary_type == 'bpe' else [config.vocabulary_type]
+    kind = [*map(str, settings), *([side] if side else []), *type_]
     name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *kind])}.model'
     path = cache_folder(config.cache_dir) / name
     if os.path.exists(path):
@@ -231,6 +234,7 @@ def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = N
         if side
         else itertools.chain.from_iterable(pairs),
         size=config.vocab_size,
+        model_type=config.vocabulary_type,
         character_coverage=config.character_coverage,
         normalization=config.normalization,
         seed=config.seed,

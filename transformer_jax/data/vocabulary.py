@@ -1,4 +1,4 @@
-"""A vocabulary of one or of both languages: SentencePiece BPE with byte fallback.
+"""A vocabulary of one or of both languages: a model of SentencePiece.
 
 Id 0 is padding. The other ids are SentencePiece's, plus one if the model file has no padding piece
 or not at 0.
@@ -111,15 +111,17 @@ class Vocabulary:
         sentences: Iterable[str],
         *,
         size: int,
+        model_type: str = 'bpe',
         character_coverage: float = 1.0,
         normalization: str = 'nmt_nfkc',
         seed: int = 0,
     ) -> 'Vocabulary':
-        """Train BPE with byte fallback.
+        """Train a model with byte fallback.
 
         Args:
           sentences: raw text, of both languages if they share the vocabulary.
-          size: V, including the 256 bytes and 3 special pieces.
+          size: V, including the 256 bytes and 3 special pieces; the most that 'char' may need.
+          model_type: SentencePiece's: 'bpe', 'unigram', 'word' or 'char'.
           character_coverage: share of characters that get a piece of their own.
           normalization: SentencePiece's rule, e.g. 'nmt_nfkc' or 'identity'.
           seed: of the sample, if there are more than five million sentences.
@@ -139,7 +141,7 @@ class Vocabulary:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=_recorded(sentences, raised),
                 model_writer=model,
-                model_type='bpe',
+                model_type=model_type,
                 vocab_size=size,
                 character_coverage=character_coverage,
                 normalization_rule_name=normalization,
@@ -228,11 +230,12 @@ class Vocabulary:
         Args:
           sentences: ids from `encode`.
         """
-        return self._processor.decode([(ids[:-1] - self._shift).tolist() for ids in sentences])
+        lines = [(ids[:-1] - self._shift).tolist() for ids in sentences]
+        return list(map(_with_spaces, self._processor.decode(lines)))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids up to EOS, without padding."""
-        return self._processor.decode([i - self._shift for i in self._content(ids)])
+        return _with_spaces(self._processor.decode([i - self._shift for i in self._content(ids)]))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of ids up to EOS, without padding."""
@@ -279,7 +282,7 @@ class Vocabulary:
             return [None]
         proto = self._processor.decode(content, out_type='immutable_proto')
         spans = ((piece.begin, piece.end) for piece in proto.pieces)
-        return [*words_of_spans(proto.text, spans), None]
+        return [*words_of_spans(proto.text.replace('▁', ' '), spans), None]
 
     def byte_fallback_rate(self, tokens: np.ndarray) -> float:
         """Return the share of ids [n] that are single bytes or unknown."""
@@ -310,6 +313,11 @@ class Vocabulary:
                 return
             if i != self.pad_id:
                 yield int(i)
+
+
+def _with_spaces(text: str) -> str:
+    """Return a text from SentencePiece with spaces, as its bytes spell a word with the sign '▁'."""
+    return text.replace('▁', ' ').removeprefix(' ') if '▁' in text else text
 
 
 def words_of_spans(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[int | None]:

@@ -78,6 +78,8 @@ class Positions(nn.Module):
           ValueError: if there are more positions than the learned table has.
         """
         config = self.config
+        if config.positions == 'none':
+            return Dropout(config.dropout_rate)(x, deterministic=deterministic)
         if config.positions != 'learned':
             encoding_TD = sinusoidal_positions(
                 positions,

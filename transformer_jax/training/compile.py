@@ -27,7 +27,7 @@ from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import MeshLayout, batch_sharding, data_shards, padded_rows
 from transformer_jax.training.initialization import abstract_state
-from transformer_jax.training.optimizer import make_optimizer, noam_schedule
+from transformer_jax.training.optimizer import make_optimizer, make_schedule, noam_schedule
 from transformer_jax.training.state import TrainState
 from transformer_jax.training.step import train_step
 
@@ -43,6 +43,8 @@ _DETERMINISTIC_GPU_OPTIONS = {
 
 class DynamicHyperparameters(NamedTuple):
     """Hyperparameters that are arguments of the program: a change does not recompile it.
+
+    Those of the learning rate are arguments for the schedule 'noam' only.
 
     Attributes:
       seed: seed of dropout.
@@ -126,7 +128,10 @@ def make_train_step(
     d_model = config.model.d_model
 
     def step(state: TrainState, batch: Mapping[str, jax.Array], dynamic: DynamicHyperparameters):
-        schedule = noam_schedule(d_model, dynamic.warmup_steps, dynamic.learning_rate_scale)
+        if config.optimizer.schedule == 'noam':
+            schedule = noam_schedule(d_model, dynamic.warmup_steps, dynamic.learning_rate_scale)
+        else:
+            schedule = make_schedule(config.optimizer, d_model, config.train.steps)
         return train_step(
             state,
             batch,
@@ -246,9 +251,13 @@ class _Compiler:
     def _key(self, bucket: Bucket) -> str | None:
         config = self._config
         # The step depends on nothing else of `config.train`; the rest are arguments.
-        optimizer = dataclasses.replace(config.optimizer, warmup_steps=1, learning_rate_scale=1.0)
+        optimizer, ends = config.optimizer, ()
+        if optimizer.schedule == 'noam':
+            optimizer = dataclasses.replace(optimizer, warmup_steps=1, learning_rate_scale=1.0)
+        elif optimizer.ends:
+            ends = (config.train.steps,)
         rows = batch_rows(config, bucket, self._mesh)
-        kind = config.model, self._vocab_size, optimizer, config.train.accumulate_steps
+        kind = config.model, self._vocab_size, optimizer, config.train.accumulate_steps, *ends
         return program_cache.current().key(
             'train_step', *kind, rows, bucket, self._state, self._mesh, self._options
         )
@@ -260,8 +269,10 @@ class _Compiler:
         smallest = bucket.rows <= micro_batches * data_shards(self._mesh)
         accumulate = '' if smallest else f'train.accumulate_steps={micro_batches} or '
         has = '' if self._limit is None else f' of {format_bytes(self._limit)}'
+        by_count = config.data.sentences_per_batch > 0
+        field = 'sentences_per_batch' if by_count else 'tokens_per_batch'
         return UserError(
-            f'data.tokens_per_batch={config.data.tokens_per_batch} makes batches of {bucket.rows} '
+            f'data.{field}={getattr(config.data, field)} makes batches of {bucket.rows} '
             f'sentence pairs, {bucket.source_length} + {bucket.target_length} tokens long, which '
             f'need {needed} on a device{has}: lower it or data.max_length, raise {accumulate}'
             f'mesh.fsdp={config.mesh.fsdp}, or set model.remat=True.'

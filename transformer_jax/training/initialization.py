@@ -14,7 +14,7 @@ from transformer_jax.model import Transformer
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.memory import format_bytes
 from transformer_jax.sharding import MeshLayout, state_shardings
-from transformer_jax.training.optimizer import make_optimizer
+from transformer_jax.training.optimizer import make_optimizer, make_schedule
 from transformer_jax.training.state import TrainState, init_state
 
 
@@ -23,7 +23,8 @@ def _initializer(
 ) -> Callable[[np.uint32], TrainState]:
     """Return the function that makes the initial state from a seed."""
     model = Transformer.of(config.model, vocab_size, MeshLayout(mesh))
-    optimizer = make_optimizer(config.optimizer, config.model.d_model)
+    schedule = make_schedule(config.optimizer, config.model.d_model, config.train.steps)
+    optimizer = make_optimizer(config.optimizer, config.model.d_model, schedule)
     with_ema = config.optimizer.ema_decay > 0.0
     return functools.partial(init_state, model, optimizer, with_ema=with_ema)
 

@@ -76,6 +76,11 @@ def with_origin(config: Config, saved: SavedRun) -> Config:
     return dataclasses.replace(config, train=train)
 
 
+def with_steps(config: Config, steps: int) -> Config:
+    """Return the config with another train.steps, which train.epochs has determined."""
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, steps=steps))
+
+
 def completion_key(config: Config) -> dict[str, Any]:
     """Return the settings that decide when a run is finished, as results.json stores them.
 
@@ -91,6 +96,10 @@ def completion_key(config: Config) -> dict[str, Any]:
 def finished_results(folder: Workdir, config: Config, saved: SavedRun) -> dict[str, Any] | None:
     """Return the results of the run if it is finished, otherwise None."""
     results = folder.read_results()
+    if config.train.epochs:
+        if config.train.epochs != saved.config.train.epochs:
+            return None
+        config = with_steps(config, saved.config.train.steps)
     if (
         results is None
         or results['finished'] != completion_key(config)

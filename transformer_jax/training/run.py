@@ -18,7 +18,7 @@ from transformer_jax.training.compile_counter import CompileCounter
 from transformer_jax.training.evaluation import Evaluator
 from transformer_jax.training.initialization import abstract_state, initial_state
 from transformer_jax.training.metrics_writer import MetricsWriter
-from transformer_jax.training.optimizer import noam_schedule
+from transformer_jax.training.optimizer import make_schedule
 from transformer_jax.training.state import TrainState, with_weights
 from transformer_jax.training.train_log import with_empty_window
 
@@ -115,7 +115,6 @@ def open_run(
         step=-1 if restored is None else int(state.step),
         read_only=not processes.is_first(),
     )
-    optimizer = config.optimizer
     run = Run(
         config=config,
         folder=folder,
@@ -125,9 +124,7 @@ def open_run(
         checkpoints=checkpoints,
         metrics=metrics,
         evaluator=Evaluator(config, data, mesh),
-        learning_rate=noam_schedule(
-            config.model.d_model, optimizer.warmup_steps, optimizer.learning_rate_scale
-        ),
+        learning_rate=make_schedule(config.optimizer, config.model.d_model, config.train.steps),
         compiled=CompileCounter(),
     )
     return run, state
