@@ -16,22 +16,23 @@ from jax.sharding import Mesh
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.config.decode import SEARCH_FIELDS
 from transformer_jax.data.vocabulary_pair import VocabularyPair
-from transformer_jax.decoding.ensembles import ENSEMBLES
 from transformer_jax.errors import UserError, did_you_mean, shown
+from transformer_jax.inference.attention_maps import Attention
 from transformer_jax.inference.features import Features
 from transformer_jax.inference.load import TrainedModel, load_ensemble, load_trained
 from transformer_jax.inference.mbr import METRICS
-from transformer_jax.inference.network import Network
+from transformer_jax.inference.network import Network, check_ensemble
 from transformer_jax.inference.outputs import Translation, join
 from transformer_jax.inference.scores import Score, Scorer
 from transformer_jax.inference.search_methods import Sampling
 from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
-from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_lines
+from transformer_jax.inference.segments import SentenceSplitter, split_text
 from transformer_jax.inference.texts import as_texts, encode_prefixes
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import data_mesh
 
 __all__ = [
+    'Attention',
     'Features',
     'Sampling',
     'Score',
@@ -85,7 +86,7 @@ class Translator:
         Raises:
           UserError: if `ensemble` is another word.
         """
-        _check_ensemble(ensemble)
+        check_ensemble(ensemble)
         self.config = config
         self.vocabulary = vocabulary
         self._configs = [config, *(one.config for one in others)]
@@ -123,7 +124,7 @@ class Translator:
           UserError: if a folder holds no trained model, a model cannot be read, or the models have
             different vocabularies.
         """
-        _check_ensemble(ensemble)
+        check_ensemble(ensemble)
         mesh = data_mesh()  # orbax would report missing devices with a trace
         workdirs = [workdir] if isinstance(workdir, str | os.PathLike) else list(workdir)
         if not workdirs:
@@ -194,7 +195,7 @@ class Translator:
         decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
         texts = as_texts(texts)
         splitter = SentenceSplitter(self.config.data.source_language) if paragraphs else None
-        parts = [_split(text, splitter) for text in texts]
+        parts = [split_text(text, splitter) for text in texts]
         forced = {}
         if prefixes is not None:
             most = self.network.max_sequence_length
@@ -290,6 +291,33 @@ class Translator:
         decode = self.check_options(max_source_length=max_source_length)
         return self._segments.features(as_texts(texts), decode, first_line)
 
+    def attention(
+        self, text: str | Iterable[str], target: str | Iterable[str] | None = None, **options: Any
+    ) -> Any:
+        """Return the attention of all layers and heads for a text and an output, see `Attention`.
+
+        Args:
+          text: one raw text, or several; a line end is a space.
+          target: the output, or as many outputs as there are texts; None takes the one that
+            `translate` finds.
+          **options: options of `translate`, for example beam_size.
+
+        Returns:
+          An `Attention`, or a list of them for several texts.
+
+        Raises:
+          UserError: if there are not as many outputs as texts, if there are several models, or as
+            `translate` and `score`.
+        """
+        one = isinstance(text, str)
+        texts, targets = ([x] if one and x is not None else x for x in (text, target))
+        found = self._segments.attention(
+            as_texts(texts),
+            None if targets is None else as_texts(targets, 'target'),
+            self.check_options(**options),
+        )
+        return found[0] if one else found
+
     def check_options(
         self,
         *,
@@ -370,19 +398,3 @@ class Translator:
         lengths = [*lengths, *self._segments.lengths(as_texts(texts), decode)]
         search = self._segments.search(decode, n_best=n_best, sampling=sampling)
         self.search.prepare(lengths, search)
-
-
-def _check_ensemble(ensemble: str) -> None:
-    if ensemble not in ENSEMBLES:
-        raise UserError(
-            f'ensemble={shown(ensemble)} must be one of {", ".join(ENSEMBLES)}'
-            f'{did_you_mean(str(ensemble), ENSEMBLES)}'
-        )
-
-
-def _split(text: str, splitter: SentenceSplitter | None) -> SegmentedText:
-    if splitter is not None:
-        return splitter(text)
-    if '\n' in text or '\r' in text:
-        return split_lines(text)
-    return SegmentedText((text,), ('', ''))

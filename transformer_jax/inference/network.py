@@ -10,7 +10,9 @@ from jax.sharding import Mesh
 
 from transformer_jax.config import DecodeConfig, ModelConfig, VocabSizes
 from transformer_jax.decoding import average_predictions
+from transformer_jax.decoding.ensembles import ENSEMBLES
 from transformer_jax.decoding.hypotheses import StepFn
+from transformer_jax.errors import UserError, did_you_mean, shown
 from transformer_jax.model import (
     DecodingCache,
     Transformer,
@@ -130,6 +132,15 @@ def reorder(caches: Caches, origins: jax.Array) -> Caches:
 def select(caches: Caches, sentences: jax.Array) -> Caches:
     """Return the caches of the sentences with these indices, [b] int32."""
     return tuple(select_sentences(cache, sentences) for cache in caches)
+
+
+def check_ensemble(ensemble: str) -> None:
+    """Raise UserError unless `ensemble` is a way to average models."""
+    if ensemble not in ENSEMBLES:
+        raise UserError(
+            f'ensemble={shown(ensemble)} must be one of {", ".join(ENSEMBLES)}'
+            f'{did_you_mean(str(ensemble), ENSEMBLES)}'
+        )
 
 
 class Network:

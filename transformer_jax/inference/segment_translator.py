@@ -1,6 +1,7 @@
 """Translates segments, each a line or a sentence: ids, search, choice of outputs, alignment."""
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference import features
 from transformer_jax.inference.alignment import Aligner
+from transformer_jax.inference.attention_maps import Attention, AttentionReader
 from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.inference.mbr import MbrChooser
 from transformer_jax.inference.network import Network
@@ -20,6 +22,7 @@ from transformer_jax.inference.source_cut import cut_source
 from transformer_jax.runtime.progress import progress_bar
 
 _logger = logging.getLogger('transformer_jax')
+_LINE_ENDS = re.compile('[\r\n]+')
 # Outputs that these forbid do not exist.
 _CONSTRAINTS = ('min_length', 'no_repeat_ngram', 'suppress_tokens')
 
@@ -73,6 +76,7 @@ class SegmentTranslator:
         self.network, self.vocabulary = network, vocabulary
         self.decoder = BatchDecoder(network, vocabulary.eos_id)
         self._aligner = Aligner(network, vocabulary)
+        self._attention = AttentionReader(network, vocabulary)
         self._target_language = target_language
 
     def __call__(
@@ -162,6 +166,38 @@ class SegmentTranslator:
         encoded = self.vocabulary.source.encode(texts)
         ids = [cut_source(ids, limit, line) for line, ids in enumerate(encoded, first_line)]
         return features.encode(self.network, ids)
+
+    def attention(
+        self, texts: Sequence[str], targets: Sequence[str] | None, decode: DecodeConfig
+    ) -> list[Attention]:
+        """Return the attention for each text and its target, or the best output without targets.
+
+        Raises:
+          UserError: if there are more texts or more targets, or as `AttentionReader`.
+        """
+        texts = [_LINE_ENDS.sub(' ', text) for text in texts]
+        numbers = range(1, len(texts) + 1)
+        target = self.vocabulary.target
+        if targets is None:
+            segments = [Segment(text, line) for text, line in zip(texts, numbers, strict=True)]
+            pieces = [outputs[0].tokens for outputs in self(segments, Request(decode))]
+            ids = [
+                np.append(target.ids_of_pieces(of_output, 'output'), self.vocabulary.eos_id)
+                for of_output in pieces
+            ]
+        elif len(targets) != len(texts):
+            raise UserError(
+                f'there are {len(texts):,} texts but {len(targets):,} targets: give a target for '
+                'each text.'
+            )
+        else:
+            ids = target.encode(targets)
+        limit = self.decoder.source_limit(decode)
+        sources = [
+            cut_source(source, limit, line)
+            for source, line in zip(self.vocabulary.source.encode(texts), numbers, strict=True)
+        ]
+        return self._attention(texts, sources, ids, numbers)
 
     def _encode_and_cut(
         self, segments: Sequence[Segment], decode: DecodeConfig

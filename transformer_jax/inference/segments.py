@@ -132,3 +132,12 @@ def _segmented(pieces: Iterable[str]) -> SegmentedText:
 def _ends_wide(text: str) -> bool:
     """Whether a text ends with a character of a script that has no blank between sentences."""
     return unicodedata.east_asian_width(text[-1:] or ' ') in 'FWH'
+
+
+def split_text(text: str, splitter: SentenceSplitter | None) -> SegmentedText:
+    """Split a text into sentences, or without a splitter into lines, if it has several."""
+    if splitter is not None:
+        return splitter(text)
+    if '\n' in text or '\r' in text:
+        return split_lines(text)
+    return SegmentedText((text,), ('', ''))

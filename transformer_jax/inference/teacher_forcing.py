@@ -37,10 +37,16 @@ class TeacherForcing:
       positions: tokens of a batch, for each side.
     """
 
-    def __init__(self, network: Network):
-        """Prepare batches for the devices of `network`; compile nothing."""
+    def __init__(self, network: Network, positions: int | None = None):
+        """Prepare batches for the devices of `network`; compile nothing.
+
+        Args:
+          network: the models on their devices.
+          positions: tokens of a batch, for each side; None takes what suits the devices.
+        """
         self.network = network
-        self.positions = _POSITIONS.get(jax.default_backend(), _ACCELERATOR_POSITIONS)
+        usual = _POSITIONS.get(jax.default_backend(), _ACCELERATOR_POSITIONS)
+        self.positions = usual if positions is None else positions
         self._memory_check = memory.MemoryCheck(network.mesh.local_devices[0])
 
     def log_probs(
@@ -62,7 +68,7 @@ class TeacherForcing:
         Raises:
           UserError: if a pair is too long for learned positions or for the memory of a device.
         """
-        for index, found_TX in self._run(_log_probs, {}, sources, targets, numbers):
+        for index, found_TX in self.run(_log_probs, {}, sources, targets, numbers):
             yield index, found_TX[: len(targets[index])]
 
     def attention(
@@ -88,18 +94,30 @@ class TeacherForcing:
           UserError: as `log_probs`.
         """
         static = {'attention': attention}
-        for index, found_TS in self._run(_attention, static, sources, targets, numbers):
+        for index, found_TS in self.run(_attention, static, sources, targets, numbers):
             yield index, found_TS[: len(targets[index]), : len(sources[index])]
 
-    def _run(
+    def run(
         self,
         program: Callable,
         static: dict[str, Any],
         sources: Sequence[np.ndarray],
         targets: Sequence[np.ndarray],
         numbers: Sequence[int] | None,
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the index of each pair and its row of what `program` returns."""
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the index of each pair and its rows of the arrays that `program` returns.
+
+        Args:
+          program: a function of the models' variables and a batch of 'source' and 'target', [B, L]
+            int32 each, with the static argument `ensemble`; its arrays begin with the axis B.
+          static: further static arguments.
+          sources: as for `log_probs`.
+          targets: as for `log_probs`.
+          numbers: as for `log_probs`.
+
+        Raises:
+          UserError: as `log_probs`.
+        """
         source, target = sentences_from(sources), sentences_from(targets)
         lengths = np.maximum(source.lengths, target.lengths)
         most = self.network.max_sequence_length
@@ -116,11 +134,11 @@ class TeacherForcing:
             batch = {'source': source.padded(ids, length), 'target': target.padded(ids, length)}
             found = self._run_batch(program, static, batch, name)
             for row, index in enumerate(ids[ids >= 0].tolist()):
-                yield index, found[row]
+                yield index, jax.tree.map(lambda x, row=row: x[row], found)
 
     def _run_batch(
         self, program: Callable, static: dict[str, Any], batch: dict[str, np.ndarray], name: str
-    ) -> np.ndarray:
+    ) -> Any:
         arguments = self.network.variables, shard_whole_batch(batch, self.network.mesh)
         shape = batch['source'].shape
         if shape[1] >= memory.CHECK_FROM_TOKENS:
