@@ -193,7 +193,7 @@ def test_snippet_runs(checkout, snippet, monkeypatch, capsys):
 def test_there_are_commands_and_snippets():
     assert len(IN_PROCESS) >= 12
     assert len(STARTED) >= 5
-    assert len(blocks('python')) == 11
+    assert len(blocks('python')) == 12
 
 
 @pytest.mark.parametrize('path', PATHS)

@@ -19,6 +19,7 @@ _COMMANDS = {
     'average': 'write a model that is the mean of checkpoints',
     'convert': 'write a model for other programs, or import one of theirs',
     'paper': "print Table 3 of the paper with this package's parameter counts",
+    'attention': 'show what layers and heads attend to',
     'plot': 'draw the curves of training runs',
     'benchmark': 'measure training and decoding',
 }

@@ -182,7 +182,7 @@ def train_marian(
     tied='all',
     activation='swish',
     pairs=SENTENCES,
-    updates=30,
+    updates=200,
     dim=32,
     options=(),
 ):

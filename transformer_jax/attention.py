@@ -1,0 +1,145 @@
+"""Shows attention: python -m transformer_jax.attention --workdir=DIR --output=page.html."""
+
+import os
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_jax import command_line
+from transformer_jax.data.text_files import TextFile
+from transformer_jax.errors import UserError, user_path
+from transformer_jax.inference.line_input import FileLines, StdinLines
+from transformer_jax.inference.line_output import check_output
+from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.program_cache import ProgramCache
+from transformer_jax.runtime.signals import answer_signals
+from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
+from transformer_jax.storage.files import atomic_write
+
+# Importing it takes seconds, in which no mistake would be answered.
+if TYPE_CHECKING:
+    from transformer_jax.translator import Attention
+
+_CHUNK = 256  # lines
+_ENDINGS = {'output': '.html', 'png': '.png', 'json': '.json'}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the attention for lines and their translations."""
+    flags = _parser().parse_args(arguments)
+    paths = _paths(flags)
+    programs = ProgramCache.open(cache_folder())
+    from transformer_jax.translator import Translator
+
+    with program_cache.use(programs):
+        lines = StdinLines() if flags.input is None else FileLines(flags.input)
+        targets = None
+        if flags.target is not None:
+            targets = list(TextFile('--target', user_path(flags.target, '--target')).sentences())
+        keep_compiled_programs(cache_folder())
+        translator = Translator.load(
+            flags.workdir, checkpoints=flags.checkpoints, average=flags.average
+        )
+        texts: list[str] = []
+        while chunk := lines.take(_CHUNK):
+            texts += chunk
+        if not texts:
+            raise UserError('there is no line to show: give one on stdin or in --input.')
+        if targets is not None and len(targets) != len(texts):
+            raise UserError(
+                f'--target={flags.target!r} has {len(targets):,} lines, but the input has '
+                f'{len(texts):,}: give a target for each line.'
+            )
+        if flags.png is not None and len(texts) > 1:
+            raise UserError(
+                f'--png shows one line, but there are {len(texts):,}: give one, or --output.'
+            )
+        found = translator.attention(texts, targets)
+    _write(found, paths, flags)
+
+
+def _paths(flags: Namespace) -> dict[str, Path]:
+    """Return the files to write, by flag."""
+    inputs = {f'--{name}': getattr(flags, name) for name in ('input', 'target')}
+    paths = {}
+    for name, ending in _ENDINGS.items():
+        given = getattr(flags, name)
+        if given is None:
+            continue
+        paths[name] = user_path(given, f'--{name}')
+        if paths[name].suffix.lower() != ending:
+            raise UserError(f'--{name}={given!r} must end in {ending}.')
+        check_output(given, inputs, [flags.workdir])
+        if not os.path.isdir(paths[name].absolute().parent):
+            raise UserError(f'--{name}={given!r}: its folder does not exist: make it first.')
+    if not paths:
+        raise UserError('there is nothing to write: name a page with --output, --png or --json.')
+    return paths
+
+
+def _write(found: 'Sequence[Attention]', paths: dict[str, Path], flags: Namespace) -> None:
+    from transformer_jax.inspection.attention_page import attention_json, attention_page
+
+    def text(path: Path, content: str) -> None:
+        with atomic_write(path) as file:
+            file.write(content)
+
+    def picture(path: Path) -> None:
+        from transformer_jax.inspection.attention_picture import draw_attention
+        from transformer_jax.inspection.figures import save_png
+
+        save_png(draw_attention(found[0], flags.view), path)
+
+    title = f'Attention of {Path(flags.workdir).absolute().name}'
+    write: dict[str, Callable[[Path], None]] = {
+        'output': lambda path: text(path, attention_page(found, title)),
+        'json': lambda path: text(path, attention_json(found)),
+        'png': picture,
+    }
+    for name, path in paths.items():
+        try:
+            write[name](path)
+        except OSError as error:
+            raise UserError(
+                f'--{name}={str(path)!r} cannot be written ({error.strerror}): choose another '
+                'place.'
+            ) from error
+        size = path.stat().st_size / 1e6
+        command_line.print_result(f'{path} shows {len(found):,} lines ({size:.2f} MB)')
+
+
+def _parser() -> command_line.Parser:
+    parser = command_line.Parser(
+        command='attention',
+        description='Shows what each layer and head of a model attends to, for each line of stdin '
+        'and its\ntranslation: as a page for a browser, a picture or JSON.',
+    )
+    parser.add_argument(
+        '--workdir',
+        required=True,
+        help='folder of a trained run or of a release, or name of a model of the package',
+    )
+    command_line.add_checkpoint_flags(parser)
+    parser.add_argument('--input', help='file of lines (default: stdin)')
+    parser.add_argument(
+        '--target', help='file of outputs, one for each line (default: the best outputs)'
+    )
+    parser.add_argument('--output', help='page to write, .html; it needs no network')
+    parser.add_argument('--json', help='file to write, .json, with all weights')
+    parser.add_argument(
+        '--png',
+        help="picture of one line to write, .png; needs pip install 'transformer_jax[plots]'",
+    )
+    parser.add_argument(
+        '--view',
+        choices=('cross', 'encoder', 'decoder'),
+        default='cross',
+        help='attention that --png shows (default: cross)',
+    )
+    return parser
+
+
+if __name__ == '__main__':
+    answer_signals()
+    command_line.run(main)
