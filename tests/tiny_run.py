@@ -57,7 +57,7 @@ def trained():
     return tiny(
         model={'d_model': 32, 'd_ff': 64},
         data={'train_size': 2000, 'vocab_size': 500, 'tokens_per_batch': 1024, 'num_buckets': 1},
-        optimizer={'warmup_steps': 60},
+        optimizer={'warmup_steps': 40, 'learning_rate_scale': 0.7},
         train={'steps': 120, 'eval_every': 120, 'checkpoint_every': 60},
         decode={'beam_size': 4, 'max_extra_length': 10},
     )

@@ -6,6 +6,8 @@ Each English phrase has one translation. When English says less than French, a c
 * 'child', 'doctor', 'teacher' and 'friend' are masculine.
 * The simple past is the passé composé ('ate' -> 'a mangé'), but the imparfait for the verbs of
   state ('slept' -> 'dormait'); 'was eating' is always the imparfait.
+* 'it' is the animal that acts if the living are like that ('it was tired'), and the thing if things
+  are ('it was dry-cleaned').
 
 Every phrase is built in both languages at once. Its French is a tuple of uncontracted words ('de',
 'le', 'homme') until `spell` joins them ("de l'homme"). Elision and contraction need no grammar,
@@ -40,10 +42,13 @@ _NOUNS = {
     'mass': 'bread:pain:m cheese:fromage:m meat:viande:f',
     'drink': 'water:eau:f milk:lait:m tea:thé:m coffee:café:m',
     'text': 'book:livre:m letter:lettre:f newspaper:journal:m story:histoire:f poem:poème:m',
+    'speech': 'language:langue:f word:mot:m',
+    'tool': 'computer:ordinateur:m dictionary:dictionnaire:m transformer:transformer:m',
     'clothes': 'hat:chapeau:m coat:manteau:m shirt:chemise:f dress:robe:f scarf/scarves:écharpe:f',
     'thing': 'key:clé:f cup:tasse:f plate:assiette:f lamp:lampe:f ball:ballon:m clock:horloge:f',
     'container': 'box:boîte:f bag:sac:m basket:panier:m suitcase:valise:f',
-    'furniture': 'couch:canapé:m rug:tapis:m table:table:f bed:lit:m chair:chaise:f bench:banc:m',
+    'furniture': """couch:canapé:m rug:tapis:m mat:natte:f table:table:f bed:lit:m chair:chaise:f
+        bench:banc:m""",
     'vehicle': 'car:voiture:f boat:bateau:m bicycle:vélo:m',
     'room': 'house:maison:f kitchen:cuisine:f bedroom:chambre:f office:bureau:m',
     'building': """castle:château:m church:église:f hotel:hôtel:m school:école:f station:gare:f
@@ -71,6 +76,8 @@ animal                 | big small young old beautiful | black white brown gray
 food mass              | good bad                      | fresh cold
 drink                  | good bad                      | hot cold
 text                   | good bad long old new         | sad
+speech                 | new                           | long
+tool                   | good bad old new              |
 clothes thing          | old new pretty                | red blue green yellow white clean dirty
 container              | big small old new             | red blue green brown empty heavy
 vehicle furniture      | big small old new             | red blue yellow white gray heavy
@@ -84,6 +91,13 @@ NUMBERS = _pairs("""two:deux three:trois four:quatre five:cinq six:six seven:sep
     nine:neuf ten:dix eleven:onze twelve:douze""")
 _DETERMINERS = _pairs('the:le/la/les a:un/une/des') | POSSESSIVES | NUMBERS
 
+# What the living may be too tired for | what is done to things, and to which of them.
+TOO_TIRED_TO = _pairs('eat:manger run:courir play:jouer sleep:dormir drink:boire speak:parler')
+DONE_TO = _rows("""
+dry-cleaned | nettoyé à sec | couch rug mat chair
+repaired    | réparé        | couch table bed chair bench
+painted     | peint         | table bed chair bench
+""")
 # Place | English preposition | French preposition | nouns that can follow.
 _PLACES = """
 indoors  | in          | dans     | room castle hotel school museum
@@ -104,6 +118,7 @@ eat ate eating             | manger       | living | food mass | indoors outdoor
 drink drank drinking       | boire        | people | drink | indoors outdoors
 buy bought buying          | acheter      | people | food drink text thing vehicle | public
 write wrote writing        | écrire       | people | letter story poem book | indoors seat
+translate translated translating | traduire | people | text word | indoors
 open opened opening        | ouvrir       | people | door window container letter book |
 break broke breaking       | casser       | people | cup plate lamp clock window chair |
 give gave giving           | donner       | people | food thing text clothes | to
@@ -137,7 +152,8 @@ _IRREGULAR = """
 être été suis est sommes êtes sont, acheter acheté achète achète achetons achetez achètent,
 avoir eu ai a avons avez ont, attendre attendu attends attend attendons attendez attendent,
 aller allé vais va allons allez vont, revenir revenu reviens revient revenons revenez reviennent,
-boire bu bois boit buvons buvez boivent, écrire écrit écris écrit écrivons écrivez écrivent,
+boire bu bois boit buvons buvez boivent, traduire traduit traduis traduit traduisons traduisez
+traduisent, écrire écrit écris écrit écrivons écrivez écrivent,
 courir couru cours court courons courez courent, dormir dormi dors dort dormons dormez dorment,
 vouloir voulu veux veut voulons voulez veulent, partir parti pars part partons partez partent,
 ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent"""
@@ -195,6 +211,7 @@ LINKS = {english: Phrase(english, tuple(french.split('_'))) for english, french 
 _pronouns = enumerate(_pairs('I:je he:il we:nous you:vous they:ils').items())
 PRONOUNS = {english: Phrase(english, (french,), person) for person, (english, french) in _pronouns}
 PRONOUNS['she'] = Phrase('she', ('elle',), feminine=True)
+IT = {False: Phrase('it', ('il',)), True: Phrase('it', ('elle',), feminine=True)}
 WHO = Phrase('who', ('qui',))
 
 
@@ -300,3 +317,32 @@ def clause(subject: Phrase, verb: Verb, tense: str, *rest: Phrase, mood: str = '
     }[mood]
     english = ' '.join([english.strip(), *words[3:]])
     return chain(Phrase(english, (*french, *after)), *rest)
+
+
+def feeling(adjective: str, subject: Phrase, cannot: str = '') -> Phrase:
+    """Return how a subject feels: 'tired', or 'too tired to' do what it cannot do ('get up')."""
+    french = agree(ADJECTIVES[adjective], subject.feminine, subject.person > 1)
+    if not cannot:
+        return Phrase(adjective, (french,))
+    if cannot == 'get up':
+        action = (('me', 'se', 'nous', 'vous', 'se')[subject.person], 'lever')
+    else:
+        action = (TOO_TIRED_TO[cannot],)
+    return Phrase(f'too {adjective} to {cannot}', ('trop', french, 'pour', *action))
+
+
+def passive(subject: Phrase, done: str) -> Phrase:
+    """Return the clause that something was done to a subject, with a word of `DONE_TO`."""
+    plural = subject.person > 1
+    participle, *after = next(french for english, french, _ in DONE_TO if english == done).split()
+    was, has = ('were', 'ont') if plural else ('was', 'a')
+    agreed = agree(participle, subject.feminine, plural)
+    return Phrase(f'{subject.english} {was} {done}', (*subject.french, has, 'été', agreed, *after))
+
+
+def judgement(adjective: str, infinitive: str, *rest: Phrase) -> Phrase:
+    """Return 'it is easy to' do something, with a verb of `VERBS` and what follows the verb."""
+    french = {'easy': 'facile', 'hard': 'difficile'}[adjective]
+    verb = VERBS[infinitive]
+    act = Phrase(infinitive, ('de', *verb.french.split()))
+    return chain(Phrase(f'it is {adjective} to', ('il', 'est', french)), act, *rest)
