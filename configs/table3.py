@@ -11,7 +11,7 @@ import runpy
 from pathlib import Path
 
 from transformer_jax.config import Config
-from transformer_jax.paper import row_config
+from transformer_jax.paper.table3 import row_config
 
 
 def get_config(row):

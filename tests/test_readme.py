@@ -63,6 +63,8 @@ NOT_RUN = {
     'kubectl': 'needs a cluster; see tests/launch/test_launch.py',
     'bash launch/tpu_pod.sh': 'needs TPUs; see tests/launch/test_launch.py',
     'docker': 'needs Docker and the network',
+    'bash launch/notebook.sh': 'Jupyter needs a browser; see tests/launch/test_launch.py',
+    'sed -i': 'changes the notebooks',
 }
 
 
@@ -147,14 +149,15 @@ def test_command_succeeds(checkout, run_command, monkeypatch, command):
     stdin = MODULE.match(command)['stdin'] or ''
     name, *arguments = shlex.split(command[command.index('transformer_jax.') :])
     arguments += shlex.split(entry(SHORTER, command[command.index('python') :]) or '')
-    if name == 'transformer_jax.benchmark':
+    if name in ('transformer_jax.benchmark', 'transformer_jax.paper'):
         name += '.__main__'
     stdin = ''.join(f'{line}\n' for line in shlex.split(stdin)).replace(r'\t', '\t')
     code, out, err = run_command(importlib.import_module(name), *arguments, stdin=stdin.encode())
     assert code == 0, err
     if '.translate ' in command and '--output' not in command:
         lines = 5 if '--input' in command else 1
-        assert len(out.splitlines()) == lines * (3 if '--n_best=3 ' in command else 1)
+        # Not splitlines: a barely trained model puts out vertical tabs, too.
+        assert out.count('\n') == lines * (3 if '--n_best=3 ' in command else 1)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ _COMMANDS = {
     'score': 'score given translations with their log-probabilities',
     'average': 'write a model that is the mean of checkpoints',
     'convert': 'write a model for other programs, or import one of theirs',
-    'paper': "print Table 3 of the paper with this package's parameter counts",
+    'paper': 'print the tables of the paper with our own numbers beside them',
     'attention': 'show what layers and heads attend to',
     'plot': 'draw the curves of training runs',
     'benchmark': 'measure training and decoding',

@@ -318,3 +318,11 @@ def test_tpu_workers_get_the_arguments_unchanged(tmp_path):
     assert r'VENV=my\ venv ' in done.stdout
     assert r'bash launch/local.sh c.py --workdir=/mnt/my\ runs' in done.stdout
     assert 'TRANSFORMER_JAX_PROCESSES=auto' in done.stdout
+
+
+def test_the_notebooks_are_opened_with_the_arguments_given(tmp_path):
+    body = 'print(f"{os.getcwd()}:", *sys.argv[1:])'
+    done = run(tmp_path, body, LAUNCH / 'notebook.sh', '--no-browser')
+    assert done.returncode == 0, done.stderr
+    opened = '-m jupyter lab --notebook-dir=launch/notebooks --no-browser'
+    assert done.stdout.splitlines()[-1] == f'{LAUNCH.parent}: {opened}'

@@ -76,6 +76,7 @@ _POSTURES = ('sleep', 'sit', 'lie')
 _TASKS = (
     ('translate', 'language', 'text', 'tool'),
     ('translate', 'word text', 'text', 'tool'),
+    ('learn', 'language', 'language', 'tool'),
     ('write', 'text', 'text', 'computer'),
     ('open', 'container', 'container', ''),
 )
@@ -115,7 +116,7 @@ class _Speaker:
             determiner = 'the' if kind in PUBLIC else self.pick(list(POSSESSIVES))
         elif determiner == 'a' and plural and self.random() < 0.5:
             determiner = self.pick(list(NUMBERS))
-        options = [] if plain else [w.split() for w in _ADJECTIVES_OF[kind]]
+        options = [] if plain else [w.split() for w in _ADJECTIVES_OF[kind] if w]
         adjectives = [self.pick(words) for words in options if self.random() < 0.25]
         return noun_phrase(determiner, name, *adjectives, plural=plural, **more)
 
@@ -189,7 +190,7 @@ def sentence_pair(rng: random.Random) -> tuple[str, str]:
         first = speaker.clause(speaker.pick(_ALONE), animal, past, mood)
         same = speaker.clause(_FEEL, IT[animal.feminine], past)
         return _joined(speaker, first, same, ['because', 'and', '.'])
-    if form < 0.96:
+    if form < 0.94:
         return _something_done(speaker)
     return sentence(_task(speaker))
 

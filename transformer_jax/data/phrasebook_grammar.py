@@ -76,7 +76,7 @@ animal                 | big small young old beautiful | black white brown gray
 food mass              | good bad                      | fresh cold
 drink                  | good bad                      | hot cold
 text                   | good bad long old new         | sad
-speech                 | new                           | long
+speech                 | old new                       |
 tool                   | good bad old new              |
 clothes thing          | old new pretty                | red blue green yellow white clean dirty
 container              | big small old new             | red blue green brown empty heavy
@@ -116,9 +116,10 @@ PLACES = {name: row for name, *row in _rows(_PLACES)}
 _VERBS = """
 eat ate eating             | manger       | living | food mass | indoors outdoors
 drink drank drinking       | boire        | people | drink | indoors outdoors
-buy bought buying          | acheter      | people | food drink text thing vehicle | public
+buy bought buying          | acheter      | people | food drink text thing tool vehicle | public
 write wrote writing        | écrire       | people | letter story poem book | indoors seat
 translate translated translating | traduire | people | text word | indoors
+learn learned learning     | apprendre    | people | language word poem | indoors
 open opened opening        | ouvrir       | people | door window container letter book |
 break broke breaking       | casser       | people | cup plate lamp clock window chair |
 give gave giving           | donner       | people | food thing text clothes | to
@@ -132,7 +133,7 @@ enter entered entering     | entrer dans  | people | room building |
 stay stayed staying        | rester       | living | | indoors outdoors near
 leave left leaving         | partir       | people | | with
 fall fell falling          | tomber       | living | | behind near
-want wanted -              | vouloir      | people | food mass drink text thing clothes vehicle |
+want wanted -              | vouloir      | people | food mass drink text thing tool clothes |
 have had -                 | avoir        | people | animal thing clothes vehicle container |
 wear wore wearing          | porter       | people | clothes | outdoors
 live lived living in       | habiter dans | people | house castle hotel |
@@ -149,14 +150,14 @@ _STATES = {'vouloir', 'avoir', 'porter', 'habiter', 'dormir', 'être'}  # 'dorma
 _WITH_ETRE = {'aller', 'revenir', 'entrer', 'rester', 'partir', 'tomber'}
 # Infinitive, participle, and the present of je, il, nous, vous, ils.
 _IRREGULAR = """
-être été suis est sommes êtes sont, acheter acheté achète achète achetons achetez achètent,
-avoir eu ai a avons avez ont, attendre attendu attends attend attendons attendez attendent,
-aller allé vais va allons allez vont, revenir revenu reviens revient revenons revenez reviennent,
-boire bu bois boit buvons buvez boivent, traduire traduit traduis traduit traduisons traduisez
-traduisent, écrire écrit écris écrit écrivons écrivez écrivent,
-courir couru cours court courons courez courent, dormir dormi dors dort dormons dormez dorment,
-vouloir voulu veux veut voulons voulez veulent, partir parti pars part partons partez partent,
-ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent"""
+être été suis est sommes êtes sont, acheter acheté achète achète achetons achetez achètent, avoir eu
+ai a avons avez ont, attendre attendu attends attend attendons attendez attendent, aller allé vais
+va allons allez vont, revenir revenu reviens revient revenons revenez reviennent, boire bu bois boit
+buvons buvez boivent, traduire traduit traduis traduit traduisons traduisez traduisent, apprendre
+appris apprends apprend apprenons apprenez apprennent, écrire écrit écris écrit écrivons écrivez
+écrivent, courir couru cours court courons courez courent, dormir dormi dors dort dormons dormez
+dorment, vouloir voulu veux veut voulons voulez veulent, partir parti pars part partons partez
+partent, ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent"""
 _CONJUGATED = {verb: forms for verb, *forms in map(str.split, _IRREGULAR.split(','))}
 
 

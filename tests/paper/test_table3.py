@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from transformer_jax import paper
 from transformer_jax.config.loading import load_config
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_count
-from transformer_jax.paper import ROWS, VOCAB_SIZE, row_config
+from transformer_jax.paper import __main__ as paper
+from transformer_jax.paper.table3 import ROWS, VOCAB_SIZE, row_config
 
-CONFIGS = Path(__file__).parent.parent / 'configs'
+CONFIGS = Path(__file__).parents[2] / 'configs'
 COUNTS = {
     'base': 63_045_632,
     'A-heads-1': 63_045_632,

@@ -1,18 +1,16 @@
-"""The paper's Table 3, row by row: python -m transformer_jax.paper prints it."""
+"""Table 3 of the paper: variations of the model, each with its config."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from transformer_jax import command_line
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
 from transformer_jax.model.flops import training_flops
-from transformer_jax.runtime.signals import answer_signals
 
 VOCAB_SIZE = 37_000  # section 5.1
-_TOKENS = 25_000  # on each side of a batch, section 5.1
-_LENGTH = 25  # tokens in a sentence, about the mean of WMT news, for the FLOPs of attention
+TOKENS = 25_000  # on each side of a batch, section 5.1
+LENGTH = 25  # tokens in a sentence, about the mean of WMT news, for the FLOPs of attention
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,20 +90,6 @@ PPL, BLEU: the paper's on newstest2013, without averaging of checkpoints (sectio
 measured: in this repository; '-' is not measured yet."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print the table."""
-    parser = command_line.Parser(
-        command='paper',
-        description="Prints the paper's Table 3 with our parameter counts.\n"
-        'Each row is a config: train --config=table3:ROW trains it.',
-    )
-    parser.parse_args(arguments)
-    from transformer_jax.sharding import data_mesh  # importing jax takes seconds
-
-    data_mesh()  # tracing the model would report missing devices with a trace
-    command_line.print_result(table())
-
-
 def row_config(name: str, base: Config | None = None) -> Config:
     """Return the config of a row.
 
@@ -131,7 +115,7 @@ def table() -> str:
         f'{"positions":>12}{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}'
         f'{"paper":>7}{"off":>7}{"GFLOP":>8}{"PPL":>6}{"BLEU":>6}  measured'
     ]
-    lengths = [_LENGTH] * (_TOKENS // _LENGTH)
+    lengths = [LENGTH] * (TOKENS // LENGTH)
     for name, row in ROWS.items():
         config = row_config(name)
         model = config.model
@@ -148,8 +132,3 @@ def table() -> str:
             f'{flops / 1e9:8,.0f}{row.perplexity:6}{row.bleu:6}  {row.measured or "-"}'
         )
     return '\n'.join([*lines, '', _NOTE])
-
-
-if __name__ == '__main__':
-    answer_signals()
-    command_line.run(main)

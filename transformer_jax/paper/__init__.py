@@ -1,0 +1,1 @@
+"""The tables of the paper, with this package's own numbers beside them."""
