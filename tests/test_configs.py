@@ -90,6 +90,25 @@ def test_big_is_the_big_model_of_the_paper():
     assert config.data == load('base').data
 
 
+@pytest.mark.parametrize('name', ['base', 'big', 'base_en_fr', 'big_en_fr'])
+def test_wmt14_comes_from_the_hub_as_well(name):
+    tfds, hub = load(name), load_config(f'{CONFIGS / name}.py:huggingface')
+    pair = 'fr-en' if name.endswith('fr') else 'de-en'
+    assert tfds.data.dataset == f'wmt14_translate/{pair}'
+    assert (hub.data.corpus, hub.data.dataset) == ('huggingface', f'wmt/wmt14/{pair}')
+    changes = {'corpus': 'tfds', 'dataset': tfds.data.dataset}
+    assert dataclasses.replace(hub, data=dataclasses.replace(hub.data, **changes)) == tfds
+    with pytest.raises(UserError, match=r'base\.py:hub must be one of tfds, huggingface'):
+        load_config(f'{CONFIGS / name}.py:hub')
+
+
+def test_big_into_french_differs_from_german_in_data_and_dropout():
+    german, french = load('big'), load('big_en_fr')
+    assert (french.model.dropout_rate, french.data) == (0.1, load('base_en_fr').data)
+    model = dataclasses.replace(french.model, dropout_rate=0.3)
+    assert dataclasses.replace(french, model=model, data=german.data) == german
+
+
 def test_base_en_fr_is_base_on_another_corpus():
     assert load('base_en_fr').model == load('base').model
     assert load('base_en_fr').data.dataset == 'wmt14_translate/fr-en'

@@ -232,6 +232,7 @@ def test_an_unknown_dataset_is_refused(tfds, tmp_path, no_network, name, expecte
 def test_without_a_network_the_message_says_what_to_do(tfds, tmp_path, no_network):
     text = message(tfds_config(tmp_path, dataset='wmt14_translate/de-en'))
     assert f"data.dataset='wmt14_translate/de-en' is not prepared in {tmp_path}" in text
+    assert "data.corpus='huggingface' and data.dataset='wmt/wmt14/de-en' (the hub)" in text
     assert (
         'python -c "import tensorflow_datasets as tfds; '
         "tfds.load('wmt14_translate/de-en')\"" in text

@@ -198,10 +198,14 @@ def _prepare(tfds: Any, builder: Any, config: DataConfig) -> None:
         with contextlib.redirect_stdout(sys.stderr):
             builder.download_and_prepare(download_config=settings)
     except Exception as error:
+        hub = ''
+        if name.startswith('wmt14_translate/'):
+            same = name.replace('wmt14_translate/', 'wmt/wmt14/')
+            hub = f", or set data.corpus='huggingface' and data.dataset={same!r} (the hub)"
         raise UserError(
             f'data.dataset={name!r} is not prepared in {builder.data_dir_root} and TFDS cannot '
             f'prepare it ({type(error).__name__}: {first_line(error)}): on a machine with a '
             f'network run python -c "import tensorflow_datasets as tfds; tfds.load({name!r})" and '
             'copy the folder ~/tensorflow_datasets to data.data_dir, or set data.manual_dir to a '
-            'folder with the archives.'
+            f'folder with the archives{hub}.'
         ) from error
