@@ -250,12 +250,18 @@ def test_words_are_counted_through_the_lines_of_a_text(translator):
     )
 
 
-def test_layer_heads_and_shift_choose_the_attention(translator):
+def test_layer_heads_and_shift_choose_the_attention():
+    translator = Translator.load('tatoeba_en_fr')  # its outputs have many words
     found = {
         tuple(output.alignment for [output] in translator.translate(TEXTS, align=True, **options))
-        for options in ({}, {'alignment_heads': '1'}, {'alignment_shift': True})
+        for options in (
+            {},
+            {'alignment_layer': 1},
+            {'alignment_heads': '1'},
+            {'alignment_shift': True},
+        )
     }
-    assert len(found) == 3
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize(
