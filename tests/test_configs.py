@@ -21,6 +21,8 @@ ARGUMENTS = {
     'multi30k_tok': 'data',
     'multi30k_tok_regularised': 'data',
     'multi30k_tok_wide': 'data',
+    'parsing': 'data',
+    'parsing_small': 'data',
     'tatoeba': 'data',
     'table3': 'base',
 }

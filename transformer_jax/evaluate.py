@@ -10,6 +10,7 @@ from transformer_jax.config import DecodeConfig
 from transformer_jax.data.corpus import load_split
 from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
+from transformer_jax.inference.bracket_scores import in_words, score_rows
 from transformer_jax.inference.translation_metrics import all_scores, tokenizer
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
@@ -69,6 +70,8 @@ def _evaluate(flags: Namespace) -> None:
         command_line.print_result(
             f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}'
         )
+    if translator.config.data.corpus == 'trees':
+        command_line.print_result(in_words(*score_rows(sources, outputs, references[0])))
     command_line.print_result(
         f'loss         {smoothed}{loss.nll:.4f} without smoothing, nats per token\n'
         f'perplexity   {loss.perplexity:.4f} per token ({loss.tokens:,}), '

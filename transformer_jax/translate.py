@@ -11,6 +11,7 @@ from transformer_jax import command_line
 from transformer_jax.errors import UserError
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import check_output, open_output
+from transformer_jax.inference.parsing import FORMATS, Parsing
 from transformer_jax.inference.terminal import (
     MIN_LENGTH,
     BackgroundCompiler,
@@ -31,7 +32,7 @@ from transformer_jax.storage.cache import (
 if TYPE_CHECKING:
     from transformer_jax.translator import Translation, Translator
 
-_SHAPES = ('align', 'prefix', 'paragraphs')  # flags that change what is written
+_SHAPES = ('align', 'prefix', 'paragraphs', 'output_format')  # flags that change what is written
 _BAR_FROM = 200  # lines from which a progress bar is shown
 
 
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str]) -> None:
         written = [getattr(flags, name) for name in ('scores', *_SHAPES)]
         settings = options, written, translator.all_steps, flags.ensemble
         weights = translator.vocabulary.digest, *map(os.path.realpath, flags.workdir)
+        parsing = Parsing.of(translator.config, flags.output_format)
         done, cut = output.begin(lines, content_digest([repr(settings), *weights]))
         session = TerminalSettings(flags.n_best, flags.scores, flags.beam_size)
         at_terminal = isinstance(lines, StdinLines) and lines.is_terminal
@@ -75,6 +77,7 @@ def main(arguments: Sequence[str]) -> None:
                 texts, prefixes = chunk, None
                 if flags.prefix is not None:
                     texts, prefixes = _split_prefixes(chunk, flags.prefix, done + 1)
+                texts = parsing.words(texts)
                 results = translator.translate(
                     texts,
                     prefixes=prefixes,
@@ -92,10 +95,12 @@ def main(arguments: Sequence[str]) -> None:
                 print(f'error: {error}', file=STDERR)
                 continue
             cut += sum(best.cut for outputs in results for best in outputs[:1])
-            output.write(chunk, _formatted(results, done + 1, flags), cut)
+            results = parsing.trees(texts, results)
+            output.write(chunk, parsing.lines(_formatted(results, done + 1, flags)), cut)
             done += len(chunk)
         output.commit()
         warn_of_cut_outputs(cut, done, decode)
+        parsing.warn()
         if at_terminal:
             end_at_once(0)  # do not wait for the compiler
 
@@ -129,6 +134,12 @@ def _parser() -> command_line.Parser:
     parser.add_argument('--output', help='file to write (default: stdout)')
     command_line.add_search_flags(parser)
     command_line.add_output_flags(parser)
+    parser.add_argument(
+        '--output_format',
+        choices=FORMATS,
+        help='of a parser: brackets on one line, a drawing, or the symbols that the model wrote '
+        '(default: brackets)',
+    )
     parser.add_argument('--scores', action='store_true', help='write SCORE<TAB> before each text')
     parser.add_argument(
         '--align',

@@ -11,7 +11,7 @@ from transformer_jax.errors import UserError
 @pytest.mark.parametrize(
     'values, message',
     [
-        ({'corpus': 'file'}, "phrasebook, none: did you mean 'files'?"),
+        ({'corpus': 'file'}, "phrasebook, trees, none: did you mean 'files'?"),
         (
             {'normalization': 'nfc'},
             "data.normalization='nfc' must be one of nmt_nfkc, nmt_nfkc_cf, nfkc, nfkc_cf, ",

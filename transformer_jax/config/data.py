@@ -17,14 +17,17 @@ class DataConfig:
 
     Attributes:
       corpus: kind of corpus: 'files' (text files or a table), 'tfds' (TensorFlow Datasets),
-        'huggingface' (Hugging Face datasets), 'phrasebook' (the embedded English-French one) or
+        'huggingface' (Hugging Face datasets), 'phrasebook' (the embedded English-French one),
+        'trees' (files of constituency trees: the model learns to write the tree of a sentence) or
         'none' (that of an imported model, which cannot be trained without another one).
       source_language: code of the source language, for example 'en'.
       target_language: code of the target language, for example 'de'. It selects the tokenizer of
         BLEU: languages without spaces, for example 'zh', are scored by characters. It may equal
         source_language, for paraphrases or corrections.
       train_source: with corpus 'files', the text file of training sources, one sentence a line; or
-        one TSV, CSV or JSON-lines table of both sides. A name may end in .gz or .xz.
+        one TSV, CSV or JSON-lines table of both sides. A name may end in .gz or .xz. With corpus
+        'trees', the file of training trees, or a pattern such as 'wsj/0[2-9]/*.mrg'.
+      tree_tags: with corpus 'trees', whether the model also writes the part of speech of each word.
       train_target: with corpus 'files', the text file of training targets; its line n translates
         line n of train_source. Empty if train_source is a table.
       dev_source: as train_source, for the dev set; if empty, pairs are held out of the training
@@ -56,9 +59,11 @@ class DataConfig:
       target_vocabulary: as source_vocabulary, for the target language.
       vocabulary_type: kind of pieces that are trained: 'bpe' (as in the paper), 'unigram' (Kudo,
         2018), 'word' (what stands between spaces) or 'char' (characters). Bytes spell the others.
+      target_vocabulary_type: the same for the target, if shared_vocabulary is False; empty for the
+        type of the source.
       vocab_size: number of pieces of a vocabulary, including the 256 bytes that spell unknown
-        characters; at most 10,000,000. Both have this size if there are two. With 'char' it is the
-        most there may be.
+        characters; at most 10,000,000. Both have this size if there are two. With 'word' and 'char'
+        it is the most there may be.
       character_coverage: share of the training text's characters that become pieces, from 0.98 to
         1; bytes spell the others.
       normalization: SentencePiece's rule for both sides: 'nmt_nfkc', 'nmt_nfkc_cf', 'nfkc',
@@ -90,6 +95,7 @@ class DataConfig:
     dev_target: str = ''
     test_source: str = ''
     test_target: str = ''
+    tree_tags: bool = False
     source_column: str = ''
     target_column: str = ''
     dataset: str = 'wmt14_translate/de-en'
@@ -106,6 +112,7 @@ class DataConfig:
     source_vocabulary: str = ''
     target_vocabulary: str = ''
     vocabulary_type: str = 'bpe'
+    target_vocabulary_type: str = ''
     vocab_size: int = 37_000
     character_coverage: float = 1.0
     normalization: str = 'nmt_nfkc'
@@ -120,14 +127,17 @@ class DataConfig:
 
     def __post_init__(self):
         check_types('data', self)
-        check_choice('data', self, 'corpus', ('files', 'tfds', 'huggingface', 'phrasebook', 'none'))
+        kinds = 'files', 'tfds', 'huggingface', 'phrasebook', 'trees', 'none'
+        check_choice('data', self, 'corpus', kinds)
         check_choice(
             'data',
             self,
             'normalization',
             ('nmt_nfkc', 'nmt_nfkc_cf', 'nfkc', 'nfkc_cf', 'identity'),
         )
-        check_choice('data', self, 'vocabulary_type', ('bpe', 'unigram', 'word', 'char'))
+        types = 'bpe', 'unigram', 'word', 'char'
+        check_choice('data', self, 'vocabulary_type', types)
+        check_choice('data', self, 'target_vocabulary_type', (*types, ''))
         check_choice('data', self, 'subword_sampling_sides', ('both', 'source', 'target'))
         check_range(
             'data',
@@ -160,9 +170,13 @@ class DataConfig:
                 f'holds fewer than 8 sentences of data.max_length={self.max_length}: '
                 f'set it to {8 * self.max_length} or more, or lower data.max_length.',
             )
+        if self.corpus in ('files', 'trees') and not self.train_source:
+            fail(
+                'data.train_source',
+                '',
+                f'must name a file, because data.corpus is {self.corpus!r}.',
+            )
         if self.corpus == 'files':
-            if not self.train_source:
-                fail('data.train_source', '', "must name a file, because data.corpus is 'files'.")
             for split in ('dev', 'test'):
                 source, target = (getattr(self, f'{split}_{side}') for side in ('source', 'target'))
                 if target and not source:
@@ -170,8 +184,10 @@ class DataConfig:
                         f'data.{split}_target', target, f'requires data.{split}_source: set it too.'
                     )
         else:
+            # Trees are both sides.
+            sides = ('target',) if self.corpus == 'trees' else ('source', 'target')
             for split in ('train', 'dev', 'test'):
-                for side in ('source', 'target'):
+                for side in sides:
                     if name := getattr(self, f'{split}_{side}'):
                         fail(
                             f'data.{split}_{side}',
@@ -191,6 +207,12 @@ class DataConfig:
             )
 
     def _check_vocabularies(self) -> None:
+        if self.target_vocabulary_type and self.shared_vocabulary:
+            fail(
+                'data.target_vocabulary_type',
+                self.target_vocabulary_type,
+                'is for one side, but data.shared_vocabulary is True: set it to False.',
+            )
         if self.vocabulary and not self.shared_vocabulary:
             fail(
                 'data.vocabulary',

@@ -17,6 +17,7 @@ from transformer_jax.data.hugging_face import HuggingFaceCorpus
 from transformer_jax.data.phrasebook import PhrasebookCorpus
 from transformer_jax.data.text_files import FilesCorpus, Pair
 from transformer_jax.data.tfds import TfdsCorpus
+from transformer_jax.data.tree_corpus import TreeCorpus
 from transformer_jax.errors import UserError
 
 _logger = logging.getLogger('transformer_jax')
@@ -93,7 +94,7 @@ def load_split(config: DataConfig, split: str, fingerprint: str) -> list[Pair] |
     except Unavailable:
         raise
     except Exception:  # libraries raise many kinds
-        if config.corpus == 'files':
+        if config.corpus in ('files', 'trees'):
             raise
         # Neither shown nor chained, because the library's message may quote the content.
         raise UserError(
@@ -113,6 +114,8 @@ def _open(config: DataConfig, **options: bool) -> tuple[NamedCorpus, Corpus]:
     """Return the corpus that `config` names, and the same with dev and test sets."""
     if config.corpus == 'files':
         named = FilesCorpus(config)
+    elif config.corpus == 'trees':
+        named = TreeCorpus(config)
     else:
         kinds = {'tfds': TfdsCorpus, 'huggingface': HuggingFaceCorpus}
         named = kinds[config.corpus](config, **options)
@@ -130,7 +133,7 @@ def _origin(config: DataConfig, split: str) -> str:
     if config.corpus == 'phrasebook':
         return 'the embedded phrasebook'
     fields = ('corpus', 'dataset', 'data_dir')
-    if config.corpus == 'files':
+    if config.corpus in ('files', 'trees'):
         named = split if getattr(config, f'{split}_source') else 'train'  # it is held out of train
         fields = (f'{named}_source', f'{named}_target')
     values = {field: getattr(config, field) for field in fields}

@@ -210,9 +210,12 @@ def _vocabularies(config: DataConfig, corpus: Corpus) -> VocabularyPair:
 
 def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = None) -> Vocabulary:
     """Return the vocabulary of one side, or of both, from the cache if it is there."""
+    model_type = config.vocabulary_type
+    if side == 'target' and config.target_vocabulary_type:
+        model_type = config.target_vocabulary_type
     settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
     # Names of the default type are as they were before there were others.
-    type_ = [] if config.vocabulary_type == 'bpe' else [config.vocabulary_type]
+    type_ = [] if model_type == 'bpe' else [model_type]
     kind = [*map(str, settings), *([side] if side else []), *type_]
     name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *kind])}.model'
     path = cache_folder(config.cache_dir) / name
@@ -234,7 +237,7 @@ def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = N
         if side
         else itertools.chain.from_iterable(pairs),
         size=config.vocab_size,
-        model_type=config.vocabulary_type,
+        model_type=model_type,
         character_coverage=config.character_coverage,
         normalization=config.normalization,
         seed=config.seed,

@@ -120,7 +120,7 @@ class Vocabulary:
 
         Args:
           sentences: raw text, of both languages if they share the vocabulary.
-          size: V, including the 256 bytes and 3 special pieces; the most that 'char' may need.
+          size: V, including the 256 bytes and 3 special pieces; the most with 'word' and 'char'.
           model_type: SentencePiece's: 'bpe', 'unigram', 'word' or 'char'.
           character_coverage: share of characters that get a piece of their own.
           normalization: SentencePiece's rule, e.g. 'nmt_nfkc' or 'identity'.
@@ -143,6 +143,7 @@ class Vocabulary:
                 model_writer=model,
                 model_type=model_type,
                 vocab_size=size,
+                hard_vocab_limit=model_type != 'word',
                 character_coverage=character_coverage,
                 normalization_rule_name=normalization,
                 byte_fallback=True,
