@@ -120,6 +120,14 @@ def write_pairs(stem, pairs, languages=('en', 'fr')):
         stem.with_name(f'{stem.name}.{language}').write_text(text, encoding='utf-8')
 
 
+def write_trees(path, pairs):
+    words = [english[:-1].split() for english, _ in pairs]
+    trees = [
+        f'(S (NP (X {first})) (VP {" ".join(f"(X {w})" for w in rest)}))' for first, *rest in words
+    ]
+    path.write_text('\n'.join(trees))
+
+
 @pytest.fixture(scope='module')
 def checkout(tmp_path_factory, workdir):
     """A checkout with the trained run runs/demo and all the text files that the READMEs name."""
@@ -133,6 +141,8 @@ def checkout(tmp_path_factory, workdir):
             write_pairs(folder / 'FOLDER' / corpus / split, part, ('en', 'de'))
     for split, part in (('train', pairs), ('dev', pairs[:4]), ('test', pairs[4:8])):
         write_pairs(folder / 'FOLDER' / 'tatoeba_en-fr' / split, part)
+    for split, part in (('train', pairs), ('dev', pairs[:4]), ('test', pairs[4:8])):
+        write_trees(folder / 'FOLDER' / f'{split}.mrg', part)
     write_pairs(folder / 'in', pairs[:5], ('txt', 'reference'))
     (folder / 'in.reference').rename(folder / 'reference.txt')
     return folder

@@ -106,7 +106,8 @@ def _write(found: 'Sequence[Attention]', paths: dict[str, Path], flags: Namespac
                 'place.'
             ) from error
         size = path.stat().st_size / 1e6
-        command_line.print_result(f'{path} shows {len(found):,} lines ({size:.2f} MB)')
+        lines = '1 line' if len(found) == 1 else f'{len(found):,} lines'
+        command_line.print_result(f'{path} shows {lines} ({size:.2f} MB)')
 
 
 def _parser() -> command_line.Parser:

@@ -30,7 +30,7 @@ def new_figure(flag: str, width: float, height: float) -> 'Figure':
             f"{flag} needs matplotlib: pip install 'transformer_jax[plots]'."
         ) from error
     except ValueError as error:
-        raise UserError(f'matplotlib cannot start: {error}') from error
+        raise UserError(f'matplotlib cannot start ({error}): unset MPLBACKEND.') from error
     return Figure(figsize=(width, height), layout='constrained')
 
 
