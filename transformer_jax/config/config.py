@@ -21,6 +21,7 @@ _FREE = (
     'train.steps',
     'train.epochs',
     'train.log_every',
+    'train.log_to',
     'train.eval_every',
     'train.checkpoint_every',
     'train.keep',

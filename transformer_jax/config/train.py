@@ -20,6 +20,8 @@ class TrainConfig:
         its vocabulary. Empty means random weights.
       log_every: steps between lines in metrics.jsonl; log_every * data.tokens_per_batch is at most
         2,147,483,647.
+      log_to: where metrics go besides metrics.jsonl: 'tensorboard' (files in the work directory),
+        'wandb' (Weights & Biases) or 'mlflow'.
       eval_every: steps between evaluations on dev, a multiple of checkpoint_every; at most
         2,147,483,647.
       checkpoint_every: the checkpoint interval, in steps; at most 2,147,483,647.
@@ -43,6 +45,7 @@ class TrainConfig:
     seed: int = 0
     init_from: str = ''
     log_every: int = 100
+    log_to: str = 'tensorboard'
     eval_every: int = 5000
     checkpoint_every: int = 1000
     keep: int = 5
@@ -70,6 +73,7 @@ class TrainConfig:
             patience=(0, 1_000_000),
             eval_beam_size=(1, 1000),
         )
+        check_choice('train', self, 'log_to', ('tensorboard', 'wandb', 'mlflow'))
         check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         if self.init_from:
             # 'runs/a' and 'runs/a/' are the same folder.

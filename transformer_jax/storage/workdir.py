@@ -6,6 +6,7 @@ vocabulary.model    the SentencePiece model; or source_vocabulary.model and targ
 checkpoints/        Orbax checkpoints
 metrics.jsonl       one JSON object a line
 tensorboard/        the same metrics for TensorBoard
+tracker.json        the ids of the run at Weights & Biases and MLflow
 results.json        the scores of the finished run
 average.json        for averaged weights: the run and the steps that they come from
 lock                locked by the process that trains here
@@ -64,6 +65,7 @@ WRITTEN = (
     'metrics.jsonl',
     'metrics.jsonl.damaged',
     'tensorboard',
+    'tracker.json',
     'results.json',
     'average.json',
     'lock',
@@ -125,11 +127,6 @@ class Workdir:
     def metrics(self) -> Path:
         """Return the path of the metrics, in JSON lines."""
         return self.path / 'metrics.jsonl'
-
-    @property
-    def tensorboard(self) -> Path:
-        """Return the folder of TensorBoard's event files."""
-        return self.path / 'tensorboard'
 
     def has_checkpoints(self) -> bool:
         """Return whether there is a checkpoint, readable or not.

@@ -1,6 +1,5 @@
-"""Writes metrics to metrics.jsonl and to TensorBoard: the same numbers in both."""
+"""Writes metrics to metrics.jsonl and to a tracker: the same numbers in both."""
 
-import functools
 import json
 import logging
 import os
@@ -8,26 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from transformer_jax.storage.files import atomic_write, check_shape, parse_json, read_regular
+from transformer_jax.training.trackers import Tracker
 
 _logger = logging.getLogger('transformer_jax')
 
 
 class MetricsWriter:
-    """Appends records to metrics.jsonl and scalars to TensorBoard."""
+    """Appends records to metrics.jsonl, and their numbers to a tracker."""
 
-    def __init__(self, path: Path, tensorboard: Path, *, step: int, read_only: bool = False):
+    def __init__(self, path: Path, tracker: Tracker, *, step: int, read_only: bool = False):
         """Open metrics.jsonl and drop the records of steps after `step`, where the run resumes.
 
         Args:
           path: the path of metrics.jsonl.
-          tensorboard: the folder of event files.
+          tracker: takes the numbers as well.
           step: the last step whose records are kept.
           read_only: keep records in memory only, for processes other than process 0.
         """
         records, unreadable = _read(path)
         kept = self.records = [record for record in records if record['step'] <= step]
-        self._file = self._summary = None
-        self._folder = tensorboard
+        self._file = None
+        self._tracker = tracker
         if read_only:
             return
         if unreadable:
@@ -51,40 +51,15 @@ class MetricsWriter:
             return
         self._file.write(json.dumps(record) + '\n')
         self._file.flush()
-        tf = self._tensorflow
-        if tf is None:
-            return
-        if self._summary is None:
-            self._summary = tf.summary.create_file_writer(str(self._folder))
-        # tf.summary.scalar would need the tensorboard package, which only readers need.
-        metadata = tf.compat.v1.SummaryMetadata(
-            plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name='scalars')
-        )
-        metadata.data_class = 1  # DATA_CLASS_SCALAR
-        for name, value in record.items():
-            if name not in ('step', 'kind'):
-                tag, tensor = f'{record["kind"]}/{name}', tf.constant(value, tf.float32)
-                with self._summary.as_default():
-                    tf.summary.write(tag, tensor, step=record['step'], metadata=metadata)
-        self._summary.flush()
+        kind = record['kind']
+        numbers = {k: v for k, v in record.items() if k not in ('step', 'kind')}
+        self._tracker.write(record['step'], {f'{kind}/{name}': x for name, x in numbers.items()})
 
     def close(self) -> None:
-        """Close both files."""
+        """Close both."""
         if self._file is not None:
             self._file.close()
-        if self._summary is not None:
-            self._summary.close()
-
-    @functools.cached_property
-    def _tensorflow(self) -> Any:
-        """TensorFlow, imported for the first record because that takes seconds; None if missing."""
-        try:
-            from transformer_jax.data._tensorflow import import_tensorflow
-
-            return import_tensorflow()
-        except ImportError:
-            _logger.warning('tensorflow is not installed: metrics go to metrics.jsonl only.')
-            return None
+        self._tracker.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from transformer_jax.training.initialization import abstract_state, initial_stat
 from transformer_jax.training.metrics_writer import MetricsWriter
 from transformer_jax.training.optimizer import make_schedule
 from transformer_jax.training.state import TrainState, with_weights
+from transformer_jax.training.trackers import SafeTracker
 from transformer_jax.training.train_log import with_empty_window
 
 _logger = logging.getLogger('transformer_jax')
@@ -110,7 +111,7 @@ def open_run(
     )
     metrics = MetricsWriter(
         folder.metrics,
-        folder.tensorboard,
+        SafeTracker(config.train.log_to, folder.path, config),
         # A run without a checkpoint starts again, its evaluation before step 1 included.
         step=-1 if restored is None else int(state.step),
         read_only=not processes.is_first(),

@@ -22,6 +22,7 @@ from transformer_jax.training.loop import evaluate_if_due, fit
 from transformer_jax.training.preflight import log_summary, preflight
 from transformer_jax.training.run import Run, open_run
 from transformer_jax.training.state import TrainState
+from transformer_jax.training.trackers import check_installed
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -45,6 +46,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
     """
     folder = Workdir(workdir)
     folder.check_writable()
+    check_installed(config.train.log_to)
     mesh = make_mesh(config.mesh)
     with StopSignals(processes.count() > 1) as stop, contextlib.ExitStack() as stack:
 
