@@ -94,7 +94,11 @@ const wait = setInterval(() => {
   seen.push([...byId('chips').children].map(chip => chip.getAttribute('aria-pressed')).join(' '));
   byId('step').value = 2; byId('step').dispatchEvent(new Event('input'));
   say('step-number'); say('prefix');
-  seen.push(String(byId('top').rows.length));
+  seen.push(byId('top').rows.length);
+  const left = byId('lines').querySelector('[data-side="0"][data-k="1"]'); left.focus();
+  const ons = [...byId('lines').querySelectorAll('[data-side="1"].on')];
+  seen.push(ons.length > 0 && ons.every(text => /\\d\\.\\d\\d$/.test(text.textContent)));
+  left.blur(); seen.push(byId('lines').querySelectorAll('.on').length);
   byId('details').open = true; drawTable(); seen.push(byId('table').querySelectorAll('td').length);
   byId('words').click(); seen.push(byId('table').querySelectorAll('th[scope=col]').length);
   show(1).then(() => { seen.push(byId('sentence').value);
@@ -119,11 +123,40 @@ def test_a_person_can_click_through_the_page(found, tmp_path):
         'false true false false',
         f'2 of {len(found[0].target)}',
         'Le chat',
-        '5',
+        5,
+        True,
+        0,
         tokens * tokens,
         len({*found[0].source_words}),
         '1',
     ]
+
+
+def test_the_page_has_the_probability_of_each_piece_of_a_given_output(found):
+    page = attention_page(found[:1], 'Title')
+    data = json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    np.testing.assert_allclose(data[0]['probs'], np.exp(found[0].log_probs), atol=1e-4)
+
+
+UNLIKELY = """
+const wait = setInterval(() => {
+  if (document.body.dataset.ready !== '0') return;
+  clearInterval(wait);
+  const rows = byId('top').rows, last = rows[rows.length - 1];
+  const result = document.createElement('pre');
+  result.id = 'result';
+  result.textContent = `${rows.length} ${last.className} ${last.cells[0].textContent}`;
+  document.body.append(result);
+}, 20);
+"""
+
+
+@needs_browser
+def test_a_piece_that_is_not_among_the_five_best_is_shown_after_them(tmp_path):
+    found = Translator.load('tatoeba_en_fr').attention('The cat sleeps.', 'Merci.')
+    assert found.target[0] not in dict(found.top[0])
+    dom = in_browser(attention_page([found], 'Title'), tmp_path, UNLIKELY)
+    assert '<pre id="result">6 chosen Merci</pre>' in dom
 
 
 @needs_browser

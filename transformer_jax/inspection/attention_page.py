@@ -52,6 +52,7 @@ def _for_page(one: Attention) -> dict[str, Any]:
     weights = b''.join(np.round(255 * weights).astype(np.uint8).tobytes() for weights in stacks)
     return {
         **_texts(one),
+        'probs': np.round(np.exp(one.log_probs.astype(float)), 4).tolist(),
         'layers': len(one.encoder),
         'heads': one.encoder.shape[1],
         'weights': base64.b64encode(zlib.compress(weights, 9)).decode(),

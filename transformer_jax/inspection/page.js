@@ -9,7 +9,7 @@ let maps = null; // the weights of the sentence: view -> [layer][head] -> matrix
 // Weights are bytes, compressed, in base64: encoder, decoder and cross attention one after another.
 async function decode(sentence) {
   const bytes = Uint8Array.from(atob(sentence.weights), c => c.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
+  const stream = new Response(bytes).body.pipeThrough(new DecompressionStream('deflate'));
   const values = new Uint8Array(await new Response(stream).arrayBuffer());
   const S = sentence.source.length, T = sentence.target.length;
   let at = 0;
@@ -74,6 +74,8 @@ const shade = weight => {
   const mix = to => Math.round(255 + (to - 255) * Math.sqrt(weight));
   return `rgb(${mix(20)}, ${mix(62)}, ${mix(118)})`;
 };
+// On paper, which has no colours, heads differ by the dashes of their lines.
+const DASHES = ['none', '7 3', '2 3', '10 3 2 3', '4 2', '1 2', '12 4', '6 2 2 2'];
 const colour = head => `hsl(${Math.round(360 * head / sentences[state.sentence].heads + 210) % 360}, 62%, 42%)`;
 
 function element(name, text, properties = {}) {
@@ -158,6 +160,12 @@ function drawLarge() {
       context.font = font;
     }
   }
+  if (state.view !== 'encoder') {
+    const r = both[0].findIndex(g => g.tokens.includes(state.step));
+    context.strokeStyle = '#c2410c';
+    context.lineWidth = 2;
+    context.strokeRect(left - 1, top + size * r - 1, size * matrix.columns + 1, size + 1);
+  }
   large = { both, matrix, left, top, size };
   const [entropy, distance] = statistics(raw);
   byId('head-title').textContent = `Layer ${state.layer + 1}, head ${state.head + 1}`;
@@ -166,15 +174,26 @@ function drawLarge() {
   byId('cell').textContent = 'Point at a square for its number.';
 }
 
-function sayCell(event) {
+// The row and the column of the large picture at the pointer; null outside of it.
+function cellAt(event) {
   const r = Math.floor((event.offsetY - large.top) / large.size), c = Math.floor((event.offsetX - large.left) / large.size);
-  const { both, matrix } = large;
-  if (r < 0 || c < 0 || r >= matrix.rows || c >= matrix.columns) return;
+  return r < 0 || c < 0 || r >= large.matrix.rows || c >= large.matrix.columns ? null : [r, c];
+}
+
+function goToRow(event) {
+  const cell = cellAt(event);
+  if (cell && state.view !== 'encoder') goToStep(large.both[0][cell[0]].tokens[0]);
+}
+
+function sayCell(event) {
+  const cell = cellAt(event), { both, matrix } = large;
+  if (!cell) return;
+  const [r, c] = cell;
   byId('cell').textContent = `${both[0][r].label} \u2192 ${both[1][c].label}: ${matrix.values[r * matrix.columns + c].toFixed(3)}`;
 }
 
 function drawLines() {
-  const svg = byId('lines'), [rows, columns] = sides(), step = 24, width = 520, xs = [190, 330];
+  const svg = byId('lines'), [rows, columns] = sides(), step = 24, width = 560, xs = [170, 390];
   const make = (name, attributes) => {
     const node = document.createElementNS('http://www.w3.org/2000/svg', name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -183,34 +202,42 @@ function drawLines() {
   const height = step * Math.max(rows.length, columns.length) + 8;
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
   svg.replaceChildren();
-  const y = k => step * (k + 0.5) + 4, drawn = [];
+  const y = k => step * (k + 0.5) + 4, drawn = [], matrices = [];
   maps[state.view][state.layer].forEach((raw, head) => {
     if (state.hidden.has(head)) return;
     const matrix = grouped(raw, [rows, columns]);
+    matrices.push(matrix.values);
     for (let r = 0; r < rows.length; r++) for (let c = 0; c < columns.length; c++) {
       const weight = matrix.values[r * columns.length + c];
       if (weight < 0.04) continue;
       const line = make('line', { x1: xs[0] + 6, y1: y(r), x2: xs[1] - 6, y2: y(c), stroke: colour(head),
-        'stroke-width': 0.6 + 3 * weight, 'stroke-opacity': Math.min(1, 0.15 + weight) });
+        style: `--dash: ${DASHES[head % DASHES.length]}`, 'stroke-width': 0.6 + 3 * weight, 'stroke-opacity': Math.min(1, 0.15 + weight) });
       drawn.push({ line, r, c, opacity: line.getAttribute('stroke-opacity') });
       svg.append(line);
     }
   });
   const focus = (side, k) => {
-    const on = new Set();
+    const on = new Set(); // tokens of the other side
     for (const one of drawn) {
       const touched = k === null || one[side ? 'c' : 'r'] === k;
       one.line.setAttribute('stroke-opacity', touched ? one.opacity : 0.02);
       if (k !== null && touched) on.add(side ? one.r : one.c);
     }
-    svg.querySelectorAll('text').forEach(text => text.classList.toggle('on', k !== null &&
-      (Number(text.dataset.side) === side ? Number(text.dataset.k) === k : on.has(Number(text.dataset.k)))));
+    const mean = (r, c) => matrices.reduce((sum, values) => sum + values[r * columns.length + c], 0) / matrices.length;
+    svg.querySelectorAll('text').forEach(text => {
+      const index = Number(text.dataset.k), isOther = Number(text.dataset.side) !== side;
+      text.classList.toggle('on', k !== null && (isOther ? on.has(index) : index === k));
+      const { label } = [rows, columns][text.dataset.side][index];
+      if (k === null || !isOther || !on.has(index)) text.textContent = label;
+      else text.textContent = side ? `${mean(index, k).toFixed(2)}  ${label}` : `${label}  ${mean(k, index).toFixed(2)}`;
+    });
   };
   [rows, columns].forEach((labels, side) => labels.forEach((g, k) => {
     const text = make('text', { x: xs[side], y: y(k) + 4, 'text-anchor': side ? 'start' : 'end', 'data-side': side, 'data-k': k });
     text.textContent = g.label;
-    text.addEventListener('mouseenter', () => focus(side, k));
-    text.addEventListener('mouseleave', () => focus(side, null));
+    text.setAttribute('tabindex', '0');
+    for (const name of ['mouseenter', 'focus']) text.addEventListener(name, () => focus(side, k));
+    for (const name of ['mouseleave', 'blur']) text.addEventListener(name, () => focus(side, null));
     svg.append(text);
   }));
   byId('lines-title').textContent = `Layer ${state.layer + 1}: lines of all heads`;
@@ -243,7 +270,8 @@ function drawStep() {
   byId('step-number').textContent = `${t + 1} of ${s.target.length}`;
   const before = s.inputs.slice(1, t + 1).map(p => p.replace(/\u2581/g, ' ')).join('').trim();
   byId('prefix').replaceChildren(element('span', `${before} `), element('span', shown(s.target[t]), { className: 'now' }));
-  byId('top').tBodies[0].replaceChildren(...s.top[t].map(([piece, probability]) => {
+  const best = s.top[t].some(([piece]) => piece === s.target[t]) ? s.top[t] : [...s.top[t], [s.target[t], s.probs[t]]];
+  byId('top').tBodies[0].replaceChildren(...best.map(([piece, probability]) => {
     const row = element('tr', null, { className: piece === s.target[t] ? 'chosen' : '' });
     const bar = element('i', null);
     bar.style.width = `${100 * probability}%`;
@@ -275,6 +303,12 @@ function drawTable() {
   table.append(line('', columns.map(g => g.label), 'col'));
   rows.forEach((g, r) => table.append(line(g.label, columns.map((_, c) => matrix.values[r * columns.length + c].toFixed(2)))));
   byId('table').replaceChildren(table);
+}
+
+function goToStep(step) {
+  state.step = step;
+  drawStep();
+  drawLarge();
 }
 
 const EXPLANATIONS = {
@@ -322,8 +356,9 @@ byId('sentence').addEventListener('change', event => show(Number(event.target.va
 byId('previous').addEventListener('click', () => show(state.sentence - 1));
 byId('next').addEventListener('click', () => show(state.sentence + 1));
 byId('words').addEventListener('change', event => choose({ words: event.target.checked }));
-byId('step').addEventListener('input', event => { state.step = event.target.value - 1; drawStep(); });
+byId('step').addEventListener('input', event => goToStep(event.target.value - 1));
 byId('large').addEventListener('mousemove', sayCell);
+byId('large').addEventListener('click', goToRow);
 byId('details').addEventListener('toggle', drawTable);
 for (const tab of byId('tabs').children) tab.addEventListener('click', () => choose({ view: tab.dataset.view }));
 window.addEventListener('resize', () => maps && drawLarge());
@@ -331,8 +366,8 @@ window.addEventListener('resize', () => maps && drawLarge());
 document.addEventListener('keydown', event => {
   const target = event.target;
   if (event.ctrlKey || event.metaKey || event.altKey || target.matches('input, select')) return;
-  const key = event.key, views = ['encoder', 'decoder', 'cross'], s = sentences[state.sentence];
-  const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
+  const key = event.key.toLowerCase(), views = ['encoder', 'decoder', 'cross'], s = sentences[state.sentence];
+  const move = { arrowleft: [0, -1], arrowright: [0, 1], arrowup: [-1, 0], arrowdown: [1, 0] }[key];
   if (key === 'n') show(state.sentence + 1);
   else if (key === 'p') show(state.sentence - 1);
   else if (move && target.closest('#grid')) {
