@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -130,10 +131,9 @@ def test_a_notebook_is_kept_without_outputs_and_paths(path):
     assert len({cell['id'] for cell in cells(path)}) == len(cells(path))
     text = path.read_text(encoding='utf-8')
     assert '/home/' not in text and '/tmp/' not in text
-    badge = (
-        f'colab.research.google.com/github/OWNER/REPOSITORY/blob/main/launch/notebooks/{path.name}'
-    )
-    assert badge in ''.join(cells(path)[0]['source'])
+    place = re.escape(f'/blob/main/launch/notebooks/{path.name}')
+    badge = re.search(f'colab.research.google.com/github/([^/]+/[^/]+){place}', text)
+    assert f"REPOSITORY = 'https://github.com/{badge[1]}'" in code(path)[0]
     texts = [''.join(cell['source']) for cell in cells(path) if cell['cell_type'] == 'markdown']
     assert texts[0].startswith(f'# {path.name[0]}. ')
     assert '<details><summary>Answers</summary>' in texts[-1]
@@ -144,6 +144,21 @@ def test_a_notebook_is_kept_without_outputs_and_paths(path):
 @pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda path: path.stem)
 def test_without_a_checkout_it_asks_what_to_clone(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    unnamed = re.sub(r"github\.com/[^']+", 'github.com/OWNER/REPOSITORY', code(path)[0])
     with pytest.raises(SystemExit, match=r'OWNER/REPOSITORY.* cannot be cloned: set it to the URL'):
-        exec(code(path)[0], {})
+        exec(unnamed, {})
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize('url', ['https://github.com/a/b.c.git', 'git@github.com:a/b.c'])
+def test_the_command_of_the_readme_names_the_clone(url, tmp_path):
+    readme = (FOLDER.parent / 'README.md').read_text(encoding='utf-8')
+    (command,) = (line for line in readme.splitlines() if line.startswith('sed -i'))
+    (tmp_path / 'launch' / 'notebooks').mkdir(parents=True)
+    copy = tmp_path / 'launch' / 'notebooks' / '1.ipynb'
+    copy.write_text('/OWNER/REPOSITORY/\nOWNER/REPOSITORY\n', encoding='utf-8')
+    git = ['git', '-C', str(tmp_path)]
+    subprocess.run([*git, 'init', '--quiet'], check=True)
+    subprocess.run([*git, 'remote', 'add', 'origin', url], check=True)
+    subprocess.run(['bash', '-c', command], cwd=tmp_path, check=True)
+    assert copy.read_text(encoding='utf-8') == '/a/b.c/\na/b.c\n'
