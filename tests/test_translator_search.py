@@ -158,9 +158,7 @@ def test_an_ensemble_decides_otherwise_than_its_first_model(translator, ensemble
     assert ensemble.all_steps == [translator.steps, [7]]
 
 
-def test_the_other_settings_of_a_model_do_not_matter_to_its_ensemble(
-    translator, other, ensemble
-):
+def test_the_other_settings_of_a_model_do_not_matter_to_its_ensemble(translator, other, ensemble):
     train = dataclasses.replace(other.config.train, keep=1)
     decode = dataclasses.replace(other.config.decode, average_checkpoints=1)
     config = dataclasses.replace(other.config, train=train, decode=decode)
