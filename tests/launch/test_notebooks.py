@@ -44,7 +44,7 @@ def run(monkeypatch, tmp_path):
         last = f'import json\n\nprint(json.dumps({{{values}}}))'
         notebook.cells.append(nbformat.v4.new_code_cell(last))
         resources = {'metadata': {'path': str(tmp_path / 'launch' / 'notebooks')}}
-        NotebookClient(notebook, timeout=280, kernel_name='python3', resources=resources).execute()
+        NotebookClient(notebook, timeout=600, kernel_name='python3', resources=resources).execute()
         outputs = [x for cell in notebook.cells for x in cell.get('outputs', [])]
         printed = ''.join(x.text for x in outputs if x.get('name') == 'stdout')
         found = json.loads(printed.splitlines()[-1])
