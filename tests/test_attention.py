@@ -33,6 +33,14 @@ def test_given_targets_take_the_place_of_outputs(run_command, tmp_path):
     assert [one['output'] for one in json.loads(data.read_text())] == ['Un chat.', 'Salut.']
 
 
+def test_many_lines_get_a_progress_bar(run_command, tmp_path, monkeypatch):
+    data = tmp_path / 'a.json'
+    flags = '--workdir', 'tatoeba_en_fr', '--json', data
+    assert 'Translating' not in run_command(attention, *flags, stdin=b'Hello.\n')[2]
+    monkeypatch.setattr(attention, '_BAR_FROM', 1)
+    assert 'Translating' in run_command(attention, *flags, stdin=b'Hello.\n')[2]
+
+
 @pytest.mark.parametrize(
     ('flags', 'stdin', 'message'),
     [

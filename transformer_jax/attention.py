@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transformer_jax.translator import Attention
 
 _CHUNK = 256  # lines
+_BAR_FROM = 50  # lines from which a progress bar is shown
 _ENDINGS = {'output': '.html', 'png': '.png', 'json': '.json'}
 
 
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
             raise UserError(
                 f'--png shows one line, but there are {len(texts):,}: give one, or --output.'
             )
-        found = translator.attention(texts, targets)
+        found = translator.attention(texts, targets, progress=len(texts) >= _BAR_FROM)
     _write(found, paths, flags)
 
 

@@ -300,21 +300,21 @@ class Translator:
           text: one raw text, or several; a line end is a space.
           target: the output, or as many outputs as there are texts; None takes the one that
             `translate` finds.
-          **options: options of `translate`, for example beam_size.
+          **options: options of `translate`, for example beam_size; progress shows its bar.
 
         Returns:
           An `Attention`, or a list of them for several texts.
 
         Raises:
-          UserError: if there are not as many outputs as texts, if there are several models, or as
-            `translate` and `score`.
+          UserError: if there are more outputs or more texts, several models, or as `translate`.
         """
         one = isinstance(text, str)
         texts, targets = ([x] if one and x is not None else x for x in (text, target))
         found = self._segments.attention(
             as_texts(texts),
             None if targets is None else as_texts(targets, 'target'),
-            self.check_options(**options),
+            progress=options.pop('progress', False),
+            decode=self.check_options(**options),
         )
         return found[0] if one else found
 

@@ -168,7 +168,11 @@ class SegmentTranslator:
         return features.encode(self.network, ids)
 
     def attention(
-        self, texts: Sequence[str], targets: Sequence[str] | None, decode: DecodeConfig
+        self,
+        texts: Sequence[str],
+        targets: Sequence[str] | None,
+        decode: DecodeConfig,
+        progress: bool = False,
     ) -> list[Attention]:
         """Return the attention for each text and its target, or the best output without targets.
 
@@ -180,7 +184,7 @@ class SegmentTranslator:
         target = self.vocabulary.target
         if targets is None:
             segments = [Segment(text, line) for text, line in zip(texts, numbers, strict=True)]
-            pieces = [outputs[0].tokens for outputs in self(segments, Request(decode))]
+            pieces = [outputs[0].tokens for outputs in self(segments, Request(decode), progress)]
             ids = [
                 np.append(target.ids_of_pieces(of_output, 'output'), self.vocabulary.eos_id)
                 for of_output in pieces
