@@ -88,6 +88,11 @@ def test_malformed_rows_are_repaired_and_keep_all_words(row, wanted):
     assert (str(found), repaired) == (wanted, True)
 
 
+def test_a_row_that_repeats_itself_is_no_tower():
+    found, repaired = restored(['NP'] * 900 + ['XX'], ['a', 'b'])
+    assert found.words() == ['a', 'b'] and str(found).count('(NP') == 150 and repaired
+
+
 def test_raw_text_is_divided_as_treebanks_do():
     words = treebank_words(
         'I don\'t think (he said) that "it\'s" 3.5 well-known things, e.g. a U.S. cat...'
@@ -95,6 +100,7 @@ def test_raw_text_is_divided_as_treebanks_do():
     wanted = "I do n't think -LRB- he said -RRB- that `` it 's '' 3.5 well-known things , e.g. a"
     assert words == [*wanted.split(), 'U.S.', 'cat', '...']
     assert treebank_words(' '.join(words)) == words
+    assert treebank_words('I don’t.') == ['I', 'do', "n't", '.']
 
 
 def corpus(path, **changes):
@@ -113,6 +119,17 @@ def test_a_file_of_trees_is_a_corpus(tmp_path):
     with_tags = corpus(path, dev_size=5, test_size=5, tree_tags=True)
     assert next(with_tags.pairs('train'))[1] == 'S NP DT NN /NP VP VBZ /VP . /S'
     assert with_tags.fingerprint('train') != found.fingerprint('train')
+
+
+def test_a_pattern_names_several_files(tmp_path):
+    for name in ('b', 'a'):
+        (tmp_path / f'{name}.mrg').write_text(f'{CAT.replace("cat", name)}\n')
+    files = {'dev_source': str(tmp_path / 'b.mrg'), 'test_source': str(tmp_path / 'a.mrg')}
+    found = corpus(tmp_path / '*.mrg', **files)
+    assert [source for source, _ in found.pairs('train')] == ['The a sleeps .', 'The b sleeps .']
+    assert 'a.mrg' in found.names['train'] and 'b.mrg' in found.names['train']
+    with pytest.raises(UserError, match=r'none\*\.mrg'):
+        list(corpus(tmp_path / 'none*.mrg', **files).pairs('train'))
 
 
 def test_a_damaged_file_is_named_with_its_line(tmp_path):

@@ -1,6 +1,8 @@
 """Pairs of a sentence and its constituency tree, from files of the Penn Treebank's format."""
 
+import glob
 import hashlib
+import os
 from collections.abc import Iterator
 
 from transformer_jax.config import DataConfig
@@ -17,26 +19,33 @@ class TreeCorpus:
 
     def __init__(self, config: DataConfig):
         self._tags = config.tree_tags
-        self._files: dict[str, TextFile] = {}
+        self._files: dict[str, list[TextFile]] = {}
         for split in ('train', 'dev', 'test'):
             field = f'data.{split}_source'
             if path := getattr(config, f'{split}_source'):
-                self._files[split] = TextFile(field, user_path(path, field))
-        self.names = {split: str(file) for split, file in self._files.items()}
+                paths = _matches(str(user_path(path, field)))
+                self._files[split] = [TextFile(field, user_path(x, field)) for x in paths]
+        self.names = {split: ', '.join(map(str, files)) for split, files in self._files.items()}
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        file = self._files[split]
-        try:
-            for _, tree in read_trees(file.sentences()):
-                tree = cleaned(tree)
-                if tree is not None:
-                    yield ' '.join(tree.words()), ' '.join(symbols(tree, self._tags))
-        except UserError:
-            raise
-        except ValueError as error:
-            raise UserError(f'{file}, {error}: fix the file.') from None
+        for file in self._files[split]:
+            try:
+                for _, tree in read_trees(file.sentences()):
+                    tree = cleaned(tree)
+                    if tree is not None:
+                        yield ' '.join(tree.words()), ' '.join(symbols(tree, self._tags))
+            except UserError:
+                raise
+            except ValueError as error:
+                raise UserError(f'{file}, {error}: fix the file.') from None
 
     def fingerprint(self, split: str) -> str:
         return hashlib.blake2b(
-            repr(self._tags).encode() + self._files[split].digest(), digest_size=16
+            repr(self._tags).encode() + b''.join(file.digest() for file in self._files[split]),
+            digest_size=16,
         ).hexdigest()
+
+
+def _matches(path: str) -> list[str]:
+    """Return the files that a pattern matches, in order; the path itself if it matches none."""
+    return [path] if os.path.exists(path) else sorted(glob.glob(path)) or [path]

@@ -16,6 +16,7 @@ _CONSTITUENTS = frozenset(
     """ADJP ADVP CONJP FRAG INTJ LST NAC NML NP NX PP PRN PRT QP RRC S SBAR SBARQ SINV SQ UCP VP
     WHADJP WHADVP WHNP WHPP X""".split()
 )
+_DEEPEST = 150  # constituents in one another; those of the Penn Treebank are at most about 40
 # What stands for brackets in treebanks, because brackets are their format.
 _BRACKETS = {'(': '-LRB-', ')': '-RRB-', '[': '-LSB-', ']': '-RSB-', '{': '-LCB-', '}': '-RCB-'}
 _PUNCTUATION = {',': ',', '.': '.', '?': '.', '!': '.', ':': ':', ';': ':', '--': ':', '...': ':'}
@@ -172,7 +173,11 @@ def restored(row: Sequence[str], words: Sequence[str]) -> Restored:
 
     for place, symbol in enumerate(row):
         if place in opens:
-            stack.append((symbol, []))
+            # A model that repeats itself may open hundreds, which no function could walk.
+            if len(stack) > _DEEPEST:
+                repaired = True
+            else:
+                stack.append((symbol, []))
         elif symbol.startswith('/') and len(symbol) > 1:
             label = symbol[1:]
             if label in (open_label for open_label, _ in stack[1:]):
@@ -234,7 +239,7 @@ def _tag(word: str) -> str:
 def treebank_words(text: str) -> list[str]:
     """Return the words of a raw text as treebanks divide it: "don't." is "do", "n't" and "."."""
     words, is_open = [], True
-    for word in _WORD_TOKENS.findall(text):
+    for word in _WORD_TOKENS.findall(text.replace('’', "'")):
         if word == '"':
             word, is_open = ('``', False) if is_open else ("''", True)
         words.append(_BRACKETS.get(word, word))
