@@ -19,6 +19,7 @@ _COMMANDS = {
     'average': 'write a model that is the mean of checkpoints',
     'convert': 'write a model for other programs, or import one of theirs',
     'paper': 'print the tables of the paper with our own numbers beside them',
+    'corpus': 'say what a corpus is made of',
     'attention': 'show what layers and heads attend to',
     'plot': 'draw the curves of training runs',
     'benchmark': 'measure training and decoding',

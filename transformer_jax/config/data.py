@@ -30,6 +30,8 @@ class DataConfig:
       tree_tags: with corpus 'trees', whether the model also writes the part of speech of each word.
       train_target: with corpus 'files', the text file of training targets; its line n translates
         line n of train_source. Empty if train_source is a table.
+      filters: what training pairs are dropped, names with spaces between them, for example 'ratio=3
+        identical duplicates'; see configs/README.md. Dev and test are not filtered.
       dev_source: as train_source, for the dev set; if empty, pairs are held out of the training
         set.
       dev_target: as train_target, for the dev set.
@@ -91,6 +93,7 @@ class DataConfig:
     target_language: str = 'de'
     train_source: str = ''
     train_target: str = ''
+    filters: str = ''
     dev_source: str = ''
     dev_target: str = ''
     test_source: str = ''

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.columns import Unavailable
+from transformer_jax.data.filters import FilteredCorpus, read_filters
 from transformer_jax.data.held_out import HeldOutCorpus
 from transformer_jax.data.hugging_face import HuggingFaceCorpus
 from transformer_jax.data.phrasebook import PhrasebookCorpus
@@ -53,6 +54,12 @@ def open_corpus(config: DataConfig) -> Corpus:
     Raises:
       UserError: if the corpus is missing, damaged or empty, or lacks the languages or columns.
     """
+    filters = read_filters(config)
+    corpus = _checked(config)
+    return FilteredCorpus(corpus, filters) if filters else corpus
+
+
+def _checked(config: DataConfig) -> Corpus:
     if config.corpus == 'phrasebook':
         return PhrasebookCorpus(config)
     if config.corpus == 'none':

@@ -1,0 +1,171 @@
+"""What a corpus is made of, before anybody trains on it."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer_jax.config import DataConfig
+from transformer_jax.data.corpus import open_corpus
+from transformer_jax.data.filters import Filter, FilterCounter, Found, read_filters
+from transformer_jax.data.text_files import Pair
+from transformer_jax.runtime.signals import stop_if_requested
+
+# What is tried if the config names no filter.
+USUAL_FILTERS = 'ratio=3 identical duplicates letters=0.5 digits'
+_PERCENTILES = (50, 95, 99)
+_PIECES_PER_WORD = 1.5  # about, with a vocabulary of the paper's size
+# Words of training text, and the number of pieces that is usual for up to as many.
+_USUAL_SIZES = ((200_000, 2000), (2_000_000, 8000), (20_000_000, 16_000), (200_000_000, 32_000))
+_LARGEST = 37_000  # the paper's
+_SIDES = ('source', 'target')
+
+
+class SplitReport(NamedTuple):
+    """Numbers of a split.
+
+    Attributes:
+      words: [2, pairs] int, the words of each source and target.
+      empty: pairs with an empty side.
+      duplicates: pairs that occurred before.
+      seen_sources: pairs whose source is one of train's; 0 for train itself.
+      seen_targets: pairs whose target is one of train's; 0 for train itself.
+      characters: number of different characters of each side.
+    """
+
+    words: np.ndarray
+    empty: int
+    duplicates: int
+    seen_sources: int
+    seen_targets: int
+    characters: tuple[int, int]
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs."""
+        return self.words.shape[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusReport:
+    """What a corpus is made of.
+
+    Attributes:
+      splits: numbers of 'train', 'dev' and 'test', without filters.
+      filters: what each filter alone would drop of train.
+    """
+
+    splits: dict[str, SplitReport]
+    filters: list[Found]
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that hold 99.9 % of the training sentences, guessed from their words."""
+        longest = np.percentile(self.splits['train'].words.max(axis=0), 99.9)
+        return int(8 * np.ceil((_PIECES_PER_WORD * longest + 1) / 8))
+
+    @property
+    def vocab_size(self) -> int:
+        """A usual size of a vocabulary for this many words of training text."""
+        words = int(self.splits['train'].words.sum())
+        return next((size for most, size in _USUAL_SIZES if words <= most), _LARGEST)
+
+    def __str__(self) -> str:
+        """Return the report as text."""
+        lines = []
+        for name, split in self.splits.items():
+            lines += [f'{name}: {split.pairs:,} pairs', *_split_lines(name, split), '']
+        lines.append('filters, each alone on train:')
+        for one in self.filters:
+            share = 100 * one.dropped / self.splits['train'].pairs
+            lines.append(f'  {one.name:20} {one.dropped:10,} pairs, {share:.2f} %')
+            lines += [f'      {source[:60]} | {target[:60]}' for source, target in one.examples]
+        lines += [
+            '',
+            f'data.max_length={self.max_length} would hold 99.9 % of the training sentences, at '
+            f'about {_PIECES_PER_WORD} pieces a word.',
+            f'data.vocab_size={self.vocab_size} is usual for this many words.',
+        ]
+        return '\n'.join(lines)
+
+
+def report(config: DataConfig) -> CorpusReport:
+    """Read a corpus once and return what it is made of.
+
+    Args:
+      config: names the corpus; its filters, or `USUAL_FILTERS`, are tried on train.
+
+    Raises:
+      UserError: if the corpus cannot be read.
+    """
+    filters = read_filters(dataclasses.replace(config, filters=config.filters or USUAL_FILTERS))
+    corpus = open_corpus(dataclasses.replace(config, filters=''))
+    seen: tuple[set[int], set[int]] = set(), set()
+    train, found = _read(corpus.pairs('train'), filters, seen, is_train=True)
+    splits = {'train': train}
+    for name in ('dev', 'test'):
+        splits[name], _ = _read(corpus.pairs(name), [], seen, is_train=False)
+    return CorpusReport(splits, found)
+
+
+def _read(
+    pairs: Iterable[Pair],
+    filters: Sequence[Filter],
+    seen: tuple[set[int], set[int]],
+    *,
+    is_train: bool,
+) -> tuple[SplitReport, list[Found]]:
+    """Return numbers of pairs and what each filter drops; `seen` has hashes of train's texts."""
+    counters = [FilterCounter([one]) for one in filters]
+    words: list[tuple[int, int]] = []
+    whole: set[tuple[int, int]] = set()
+    characters: tuple[set[str], set[str]] = set(), set()
+    empty = duplicates = 0
+    known = [0, 0]
+    for pair in pairs:
+        stop_if_requested()
+        for counter in counters:
+            counter.keeps(pair)
+        words.append((len(pair[0].split()), len(pair[1].split())))
+        empty += not all(words[-1])
+        hashes = _hash(pair[0]), _hash(pair[1])
+        duplicates += hashes in whole
+        whole.add(hashes)
+        for side in (0, 1):
+            characters[side].update(pair[side])
+            if is_train:
+                seen[side].add(hashes[side])
+            else:
+                known[side] += hashes[side] in seen[side]
+    split = SplitReport(
+        np.array(words, np.int32).reshape(-1, 2).T,
+        empty,
+        duplicates,
+        *known,
+        (len(characters[0]), len(characters[1])),
+    )
+    return split, [found for counter in counters for found in counter.found()]
+
+
+def _hash(text: str) -> int:
+    plain = ' '.join(text.split()).encode()
+    return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), 'big')
+
+
+def _split_lines(name: str, split: SplitReport) -> list[str]:
+    lines = []
+    for side, words, characters in zip(_SIDES, split.words, split.characters, strict=True):
+        numbers = zip(_PERCENTILES, np.percentile(words, _PERCENTILES), strict=True)
+        middle = ', '.join(f'{number:.0f} ({p} %)' for p, number in numbers)
+        lines.append(
+            f'  {side}: {int(words.sum()):,} words; in a sentence up to {middle}, '
+            f'{int(words.max()):,} (all); {characters:,} different characters'
+        )
+    lines.append(f'  {split.empty:,} with an empty side, {split.duplicates:,} duplicates')
+    if name != 'train':
+        lines.append(
+            f'  {split.seen_sources:,} sources and {split.seen_targets:,} targets occur in train'
+        )
+    return lines
