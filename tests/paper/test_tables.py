@@ -72,3 +72,21 @@ def test_table_1_is_printed_measured_and_drawn(run_command, tmp_path, monkeypatc
 def test_mistakes_get_a_sentence(run_command, flags, message):
     code, _, err = run_command(paper, *flags)
     assert code == 2 and message in err
+
+
+@pytest.mark.parametrize(
+    ('own', 'other', 'words'),
+    [
+        ({16: 1.0, 32: 4.0}, {16: 2.0, 32: 2.0}, 'from about 21 positions'),
+        ({16: 4.0, 32: 5.0}, {16: 3.0, 32: 3.0}, 'at all measured lengths'),
+        ({16: 1.0, 32: 2.0}, {16: 3.0, 32: 3.0}, 'at none of the longest lengths'),
+    ],
+)
+def test_it_is_said_where_self_attention_costs_more(own, other, words):
+    text = table1.measured({'self-attention': own, 'recurrent': other})
+    assert f'Self-attention costs more than the recurrent layer {words}.' in text
+
+
+def test_a_folder_that_does_not_exist_is_named_before_anything_is_measured(run_command):
+    code, _, err = run_command(paper, '--table=1', '--measure', '--output=no/a.png')
+    assert code == 2 and "--output='no/a.png': its folder does not exist" in err

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import time
+from importlib.machinery import ModuleSpec
 
 import pytest
 from tiny_run import tiny
@@ -9,16 +11,23 @@ from tiny_run import tiny
 from transformer_jax.data._tensorflow import import_tensorflow
 from transformer_jax.errors import UserError
 from transformer_jax.training import trackers, train
+from transformer_jax.training.metrics_writer import MetricsWriter, read_metrics
 from transformer_jax.training.trackers import SafeTracker
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    monkeypatch.setattr(trackers, '_PATIENCE', 60)  # seconds; a database takes some to be made
 
 
 def written_twice(kind, folder):
     """Write steps 1 to 3, then resume from step 2, as after a kill."""
-    for steps in ((1, 2, 3), (3, 4)):
+    for resumed, steps in ((0, (1, 2, 3)), (2, (3, 4))):
         tracker = SafeTracker(kind, folder, tiny())
+        writer = MetricsWriter(folder / 'metrics.jsonl', tracker, step=resumed)
         for step in steps:
-            tracker.write(step, {'train/loss': 10.0 - step})
-        tracker.close()
+            writer.write({'step': step, 'kind': 'train', 'loss': 10.0 - step})
+        writer.close()
 
 
 def test_tensorboard_gets_the_numbers(tmp_path):
@@ -57,8 +66,53 @@ def test_wandb_resumes_the_same_run_offline(tmp_path, monkeypatch):
     monkeypatch.setenv('WANDB_SILENT', 'true')
     written_twice('wandb', tmp_path)
     name = json.loads((tmp_path / 'tracker.json').read_text())['wandb']
-    runs = [path.name for path in (tmp_path / 'wandb').glob('offline-run-*')]
+    runs = sorted(path.name for path in (tmp_path / 'wandb').glob('offline-run-*'))
     assert len(runs) == 2 and all(run.endswith(name) for run in runs)
+    assert [record['step'] for record in read_metrics(tmp_path / 'metrics.jsonl')] == [1, 2, 3, 4]
+
+
+def test_a_store_that_does_not_know_the_run_gets_a_new_one(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip('mlflow', reason='mlflow is not installed')
+    pytest.importorskip('sqlalchemy', reason='mlflow is installed without its database')
+    monkeypatch.setenv('MLFLOW_TRACKING_URI', f'sqlite:///{tmp_path}/mlflow.db')
+    (tmp_path / 'tracker.json').write_text('{"mlflow": "0123456789abcdef0123456789abcdef"}')
+    tracker = SafeTracker('mlflow', tmp_path)
+    tracker.write(1, {'train/loss': 1.0})
+    tracker.close()
+    run = json.loads((tmp_path / 'tracker.json').read_text())['mlflow']
+    (metric,) = mlflow.MlflowClient().get_metric_history(run, 'train/loss')
+    assert (metric.step, metric.value) == (1, 1.0)
+
+
+def test_a_resumed_run_repeats_no_step(tmp_path, monkeypatch):
+    seen = []
+
+    class Recorder:
+        def __init__(self, folder, config):
+            pass
+
+        def write(self, step, values):
+            seen.append((step, values))
+
+        def close(self, failed):
+            seen.append(failed)
+
+    monkeypatch.setitem(trackers._TRACKERS, 'mlflow', Recorder)
+    written_twice('mlflow', tmp_path)
+    steps = [item if isinstance(item, bool) else item[0] for item in seen]
+    assert steps == [1, 2, 3, False, 4, False]
+
+
+def test_a_tracker_that_hangs_holds_nothing_up(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(trackers, '_PATIENCE', 0.1)
+    monkeypatch.setitem(trackers._TRACKERS, 'wandb', lambda folder, config: time.sleep(3))
+    caplog.set_level(logging.WARNING, 'transformer_jax')
+    tracker = SafeTracker('wandb', tmp_path)
+    begin = time.monotonic()
+    tracker.write(1, {'train/loss': 1.0})
+    tracker.close()
+    assert time.monotonic() - begin < 2
+    assert 'did not take the last metrics' in caplog.text
 
 
 def test_a_failure_is_said_once_and_ends_nothing(tmp_path, monkeypatch, caplog):
@@ -77,8 +131,9 @@ def test_a_failure_is_said_once_and_ends_nothing(tmp_path, monkeypatch, caplog):
     ]
 
 
-def test_a_missing_package_is_named_before_the_training(tmp_path, monkeypatch):
-    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+@pytest.mark.parametrize('found', [None, ModuleSpec('wandb', None)], ids=['none', 'a folder'])
+def test_a_missing_package_is_named_before_the_training(tmp_path, monkeypatch, found):
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: found)
     with pytest.raises(UserError, match=r"train\.log_to='wandb' needs a package: pip install 'tr"):
         train(tiny(train={'log_to': 'wandb'}), tmp_path / 'run')
     assert not list((tmp_path / 'run').glob('*'))

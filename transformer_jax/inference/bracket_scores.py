@@ -175,8 +175,8 @@ def in_words(repaired: Sequence[SentenceScore], strict: Sequence[SentenceScore])
         lines.append(
             f'labelled F1{name:17} {found.f1:6.2f} (recall {found.recall:.2f}, precision '
             f'{found.precision:.2f}, {found.complete:.2f} % complete) of {found.sentences:,}; '
-            f'the {without.errors:,} malformed are repaired; {without.f1:.2f} without them, '
-            f'{without.f1_with_errors:.2f} if they count as 0'
+            f'the {without.errors:,} malformed are repaired; {without.f1_with_errors:.2f} if they '
+            f'count as 0, {without.f1:.2f} of the {found.sentences - without.errors:,} others alone'
         )
     return '\n'.join(lines)
 

@@ -35,6 +35,12 @@ def main(arguments: Sequence[str]) -> None:
         raise UserError(f'--output={flags.output!r} is for --measure: add it.')
     if flags.output is not None and not flags.output.lower().endswith('.png'):
         raise UserError(f'--output={flags.output!r} must end in .png.')
+    if flags.output is not None:  # measuring takes a minute
+        from transformer_jax.inspection.figures import new_figure
+
+        new_figure('--output', 1, 1)
+        if not user_path(flags.output, '--output').absolute().parent.is_dir():
+            raise UserError(f'--output={flags.output!r}: its folder does not exist: make it first.')
     from transformer_jax.sharding import data_mesh  # importing jax takes seconds
 
     data_mesh()  # JAX would report missing devices with a trace

@@ -74,13 +74,15 @@ def measured(times: Times) -> str:
     for name in times:
         if name == 'self-attention':
             continue
-        crossing = crossing_point(times['self-attention'], times[name])
-        lines.append(
-            f'Self-attention costs more than the {name} layer from about {crossing:,.0f} positions.'
-            if crossing
-            else f'There is no length at which self-attention begins to cost more than the {name} '
-            'layer.'
-        )
+        own, other = times['self-attention'], times[name]
+        crossing = crossing_point(own, other)
+        if crossing is not None:
+            where = f'from about {crossing:,.0f} positions'
+        elif own[max(own)] > other[max(own)]:
+            where = 'at all measured lengths'
+        else:
+            where = 'at none of the longest lengths'
+        lines.append(f'Self-attention costs more than the {name} layer {where}.')
     return '\n'.join(lines)
 
 
@@ -114,6 +116,7 @@ def draw(times: Times) -> 'Figure':
         axes.plot(list(of_length), list(of_length.values()), style, label=name)
     axes.set_xscale('log', base=2)
     axes.set_yscale('log')
+    axes.set_xticks(list(times['self-attention']), list(times['self-attention']))
     axes.set(xlabel='positions', ylabel='milliseconds', title=f'One layer of width {WIDTH}')
     axes.legend()
     axes.grid(alpha=0.3)

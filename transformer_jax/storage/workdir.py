@@ -66,6 +66,7 @@ WRITTEN = (
     'metrics.jsonl.damaged',
     'tensorboard',
     'tracker.json',
+    'wandb',
     'results.json',
     'average.json',
     'lock',

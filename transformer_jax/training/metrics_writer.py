@@ -26,6 +26,8 @@ class MetricsWriter:
         """
         records, unreadable = _read(path)
         kept = self.records = [record for record in records if record['step'] <= step]
+        # The tracker has the records that are dropped; the resumed run repeats their numbers.
+        self._tracked = {(record['kind'], record['step']) for record in records}
         self._file = None
         self._tracker = tracker
         if read_only:
@@ -52,6 +54,8 @@ class MetricsWriter:
         self._file.write(json.dumps(record) + '\n')
         self._file.flush()
         kind = record['kind']
+        if (kind, record['step']) in self._tracked:
+            return
         numbers = {k: v for k, v in record.items() if k not in ('step', 'kind')}
         self._tracker.write(record['step'], {f'{kind}/{name}': x for name, x in numbers.items()})
 

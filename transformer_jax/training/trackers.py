@@ -4,13 +4,18 @@ metrics.jsonl stays the record of a run. What a tracker fails to take is lost to
 goes on.
 """
 
+import contextlib
 import functools
 import importlib.util
 import json
 import logging
 import os
+import queue
+import sys
+import threading
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +26,8 @@ from transformer_jax.storage.files import atomic_write, read_json
 _logger = logging.getLogger('transformer_jax')
 _PROJECT = 'transformer_jax'
 _IDS = 'tracker.json'
+_PATIENCE = 5  # seconds to wait for a tracker at the end
+_MOST_PARAMS = 100  # of a batch that MLflow takes
 
 
 class Tracker(Protocol):
@@ -29,22 +36,25 @@ class Tracker(Protocol):
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Take numbers by name, such as 'train/loss'."""
 
-    def close(self) -> None:
-        """Finish writing."""
+    def close(self, failed: bool) -> None:
+        """Finish writing; `failed` says that the run was stopped or failed."""
 
 
 def check_installed(kind: str) -> None:
     """Raise UserError if the package of train.log_to is not installed."""
-    if kind != 'tensorboard' and importlib.util.find_spec(kind) is None:
+    found = None if kind == 'tensorboard' else importlib.util.find_spec(kind)
+    # A folder of that name, such as wandb itself makes, is found as a package without an origin.
+    if kind != 'tensorboard' and (found is None or found.origin is None):
         raise UserError(
             f"train.log_to={kind!r} needs a package: pip install 'transformer_jax[{kind}]'."
         )
 
 
 class SafeTracker:
-    """A tracker that is opened for its first numbers, and left out after its first failure.
+    """A tracker that cannot hold up a training or end it.
 
-    Opening takes seconds, and no network or disk of a tracker may end a training.
+    It is opened for its first numbers, because that takes seconds. What needs a network has a
+    thread of its own. After its first failure it takes no more.
     """
 
     def __init__(self, kind: str, folder: Path, config: Config | None = None):
@@ -59,9 +69,45 @@ class SafeTracker:
         self._open = functools.partial(_TRACKERS[kind], folder, config)
         self._tracker: Tracker | None = None
         self._failed = False
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Pass numbers on."""
+        self._do(functools.partial(self._write, step, values))
+
+    def close(self) -> None:
+        """Close the tracker, if it was opened; an exception on its way marks the run as failed."""
+        if self._tracker is None and self._thread is None:
+            return
+        self._do(functools.partial(self._close, sys.exception() is not None))
+        if self._thread is None:
+            return
+        self._queue.put(None)  # ends the thread
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            _logger.warning(
+                'train.log_to=%r did not take the last metrics within %d s; metrics.jsonl has all '
+                'of them.',
+                self._kind,
+                _PATIENCE,
+            )
+
+    def _do(self, action: Callable[[], None]) -> None:
+        """Do something here, or in the thread of this tracker."""
+        if self._kind == 'tensorboard':
+            action()
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread.start()
+        self._queue.put(action)
+
+    def _work(self) -> None:
+        while (action := self._queue.get()) is not None:
+            action()
+
+    def _write(self, step: int, values: Mapping[str, float]) -> None:
         if self._failed:
             return
         try:
@@ -71,13 +117,13 @@ class SafeTracker:
         except Exception as error:  # packages raise many kinds
             self._fail(error)
 
-    def close(self) -> None:
-        """Close the tracker, if it was opened."""
-        if self._tracker is not None and not self._failed:
-            try:
-                self._tracker.close()
-            except Exception as error:
-                self._fail(error)
+    def _close(self, failed: bool) -> None:
+        if self._tracker is None or self._failed:
+            return
+        try:
+            self._tracker.close(failed)
+        except Exception as error:
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         self._failed = True
@@ -115,7 +161,8 @@ class _TensorBoard:
                 tf.summary.write(name, tensor, step=step, metadata=self._metadata)
         self._summary.flush()
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
+        del failed
         self._summary.close()
 
 
@@ -135,15 +182,12 @@ class _Wandb:
             # stdout is for results.
             settings=wandb.Settings(console='off'),
         )
-        # A resumed run repeats the steps after its last checkpoint, with the same numbers.
-        self._last = self._run.step - 1 if self._run.resumed else -1
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        if step > self._last:
-            self._run.log(dict(values), step=step)
+        self._run.log(dict(values), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
 
 
 class _Mlflow:
@@ -151,45 +195,64 @@ class _Mlflow:
 
     def __init__(self, folder: Path, config: Config | None):
         from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
 
-        self._client = client = MlflowClient()
-        name = os.environ.get('MLFLOW_EXPERIMENT_NAME', _PROJECT)
+        self._client = MlflowClient()
 
         def new() -> str:
-            found = client.get_experiment_by_name(name)
-            experiment = found.experiment_id if found else client.create_experiment(name)
-            run = client.create_run(experiment, run_name=folder.absolute().name).info.run_id
-            for section, fields in ({} if config is None else config.to_dict()).items():
-                for field, value in fields.items():
-                    client.log_param(run, f'{section}.{field}', value)
-            return run
+            return self._new_run(folder.absolute().name, config)
 
         self._run = _own_id(folder, 'mlflow', new)
-        client.update_run(self._run, status='RUNNING')
-        self._written: dict[str, int] = {}
+        try:
+            self._client.update_run(self._run, status='RUNNING')
+        except MlflowException:  # the store is another than before
+            self._run = _own_id(folder, 'mlflow', new, again=True)
+
+    def _new_run(self, run_name: str, config: Config | None) -> str:
+        from mlflow.entities import Param
+
+        client, name = self._client, os.environ.get('MLFLOW_EXPERIMENT_NAME', _PROJECT)
+        found = client.get_experiment_by_name(name)
+        experiment = found.experiment_id if found else client.create_experiment(name)
+        run = client.create_run(experiment, run_name=run_name).info.run_id
+        sections = {} if config is None else config.to_dict()
+        params = [
+            Param(f'{section}.{field}', str(value))
+            for section, fields in sections.items()
+            for field, value in fields.items()
+        ]
+        for first in range(0, len(params), _MOST_PARAMS):
+            client.log_batch(run, params=params[first : first + _MOST_PARAMS])
+        return run
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
-            if name not in self._written:
-                # A resumed run repeats the steps after its last checkpoint, with the same numbers.
-                history = self._client.get_metric_history(self._run, name)
-                self._written[name] = max((metric.step for metric in history), default=-1)
-            if step > self._written[name]:
-                self._client.log_metric(self._run, name, value, step=step)
-                self._written[name] = step
+        from mlflow.entities import Metric
 
-    def close(self) -> None:
-        self._client.set_terminated(self._run)
+        now = int(1000 * time.time())
+        metrics = [Metric(name, value, now, step) for name, value in values.items()]
+        self._client.log_batch(self._run, metrics=metrics)
+
+    def close(self, failed: bool) -> None:
+        # It says on stdout where to look, and stdout is for results.
+        with contextlib.redirect_stdout(sys.stderr):
+            self._client.set_terminated(self._run, 'KILLED' if failed else 'FINISHED')
 
 
-def _own_id(folder: Path, kind: str, new: Any) -> str:
-    """Return the id of this run in a tracker, which a resumed run finds in its folder."""
+def _own_id(folder: Path, kind: str, new: Callable[[], str], again: bool = False) -> str:
+    """Return the id of this run in a tracker, which a resumed run finds in its folder.
+
+    Args:
+      folder: the work directory.
+      kind: of the tracker.
+      new: makes an id.
+      again: whether to make another id than the one in the folder.
+    """
     path = folder / _IDS
     try:
         ids = read_json(path, {str: str})
     except (OSError, ValueError):
         ids = {}
-    if kind not in ids:
+    if again or kind not in ids:
         ids[kind] = new()
         with atomic_write(path) as file:
             json.dump(ids, file)
