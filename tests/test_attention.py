@@ -45,6 +45,7 @@ def test_many_lines_get_a_progress_bar(run_command, tmp_path, monkeypatch):
     ('flags', 'stdin', 'message'),
     [
         ([], b'a\n', 'there is nothing to write: name a page with --output, --png or --json.'),
+        (['--workdir', 'x'], b'a\n', '--workdir is given 2 times, but attention is that of one mo'),
         (['--output', 'a.htm'], b'a\n', "--output='a.htm' must end in .html."),
         (['--output', 'no/a.html'], b'a\n', "--output='no/a.html': its folder does not exist"),
         (['--output', 'a.html'], b'', 'there is no line to show: give one on stdin or in --input.'),

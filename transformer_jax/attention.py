@@ -29,6 +29,12 @@ _ENDINGS = {'output': '.html', 'png': '.png', 'json': '.json'}
 def main(arguments: Sequence[str]) -> None:
     """Write the attention for lines and their translations."""
     flags = _parser().parse_args(arguments)
+    if len(flags.workdir) > 1:
+        raise UserError(
+            f'--workdir is given {len(flags.workdir)} times, but attention is that of one model: '
+            'give one.'
+        )
+    (flags.workdir,) = flags.workdir
     paths = _paths(flags)
     programs = ProgramCache.open(cache_folder())
     from transformer_jax.translator import Translator
@@ -120,6 +126,7 @@ def _parser() -> command_line.Parser:
     parser.add_argument(
         '--workdir',
         required=True,
+        action='append',
         help='folder of a trained run or of a release, or name of a model of the package',
     )
     command_line.add_checkpoint_flags(parser)
