@@ -18,7 +18,7 @@ def get_config(folder):
     config.model.d_model = 192
     config.model.d_ff = 512
     config.model.num_heads = 4
-    config.model.dropout_rate = 0.1
+    config.model.dropout_rate = 0.15
     config.model.tied_embeddings = 'decoder'
 
     config.data.corpus = 'trees'
@@ -35,13 +35,17 @@ def get_config(folder):
     config.data.tokens_per_batch = 4096
     config.data.num_buckets = 5
 
+    config.optimizer.schedule = 'cosine'
+    config.optimizer.learning_rate = 0.0012
     config.optimizer.warmup_steps = 600
-    config.optimizer.learning_rate_scale = 0.5
 
-    config.train.steps = 8000
-    config.train.checkpoint_every = 250
+    config.train.steps = 10000
+    config.train.checkpoint_every = 500
     config.train.eval_every = 500
+    config.train.keep_best = 3
 
+    config.decode.average = 'best'
+    config.decode.average_checkpoints = 3
     config.decode.beam_size = 21
     config.decode.length_penalty = 0.3
     config.decode.max_extra_length = 300

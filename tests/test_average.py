@@ -83,7 +83,7 @@ def test_a_mistake_writes_nothing_and_gives_one_sentence(
 
 def test_averaged_weights_have_no_best_checkpoint(run_command, workdir, tmp_path):
     run_command(average, '--workdir', workdir, '--output', tmp_path / 'mean')
-    with pytest.raises(UserError, match='has no checkpoint with a dev BLEU, by which to choose'):
+    with pytest.raises(UserError, match='has no checkpoint with a dev score, by which to choose'):
         Translator.load(tmp_path / 'mean', average='best')
 
 

@@ -21,7 +21,7 @@ def test_a_picture_of_two_runs(run_command, workdir, tmp_path, monkeypatch):
     assert (code, out, err) == (0, f'{output} shows {workdir}, {other}\n', '')
     assert output.read_bytes().startswith(b'\x89PNG')
     assert [run.name for run in drawn] == [workdir.name, 'other']
-    assert drawn[0].records[-1]['step'] == 120 and drawn[0].test_bleu is not None
+    assert drawn[0].records[-1]['step'] == 120 and drawn[0].test is not None
     assert drawn[0].floor == curves.loss_floor(0.1, 500)
 
 

@@ -48,8 +48,11 @@ def report(results: dict[str, Any]) -> str:
         f'test loss    {test["loss"]:.4f} label-smoothed, perplexity {test["perplexity"]:.3f} '
         f'per token ({test["sentences"]:,} sentences, {test["tokens"]:,} tokens)',
     ]
+    if 'f1' in test:
+        lines.insert(1, f'test F1      {test["f1"]:.2f} of labelled brackets')
     if dev:
-        lines.append(f'best dev     BLEU {dev["bleu"]:.2f} at step {dev["step"]:,}')
+        name = 'F1' if 'f1' in dev else 'BLEU'
+        lines.append(f'best dev     {name} {dev[name.lower()]:.2f} at step {dev["step"]:,}')
     for example in results['examples']:
         lines += [
             '',

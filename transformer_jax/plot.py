@@ -70,7 +70,7 @@ def _run(name: str, folder: Workdir) -> Run:
         name,
         records,
         floor=loss_floor(saved.config.optimizer.label_smoothing, vocabulary.target.size),
-        test_bleu=None if results is None else results['test']['bleu'],
+        test=None if results is None else results['test'],
     )
 
 

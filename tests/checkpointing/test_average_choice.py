@@ -39,7 +39,7 @@ def test_the_error_for_a_missing_step_lists_the_existing_ones(checkpoints):
 def test_the_best_of_checkpoints_without_bleu_is_refused_unless_it_is_the_default(tmp_path):
     save(tmp_path / 'c', [2, 4])
     checkpoints = Checkpoints(tmp_path / 'c', read_only=True)
-    with pytest.raises(UserError, match='no checkpoint with a dev BLEU'):
+    with pytest.raises(UserError, match='no checkpoint with a dev score'):
         candidates(checkpoints, which='best')
     decode = DecodeConfig(average='best')
     assert CheckpointChoice().candidates(checkpoints, decode) == [4, 2]

@@ -10,11 +10,11 @@ from transformer_jax.checkpointing.manager import Checkpoints
 def test_scores_can_be_added_to_a_checkpoint(tmp_path):
     save(tmp_path / 'c', [1, 2], at_2=7.0)
     manager = Checkpoints(tmp_path / 'c')
-    assert manager.scores.bleu(1) is None
+    assert manager.scores.quality(1) is None
     manager.scores.add(1, {'bleu': 9.0})
     manager.close()
     again = Checkpoints(tmp_path / 'c')
-    assert best(again.steps(), again.scores.bleu) == [1, 2]
+    assert best(again.steps(), again.scores.quality) == [1, 2]
     assert same(latest_state(again, state(0)), state(2))
 
 
@@ -23,4 +23,4 @@ def test_damaged_scores_are_read_as_none(tmp_path, text):
     save(tmp_path / 'c', [1, 2], at_1=7.0, at_2=9.0)
     (tmp_path / 'c' / '2' / 'scores' / 'scores.json').write_text(text)
     manager = Checkpoints(tmp_path / 'c', read_only=True)
-    assert best(manager.steps(), manager.scores.bleu) == [1]
+    assert best(manager.steps(), manager.scores.quality) == [1]

@@ -164,7 +164,7 @@ def test_without_a_dev_bleu_the_latest_replace_the_best_with_a_warning(workdir, 
     config = dataclasses.replace(saved.config, decode=decode)
     run.write_run(dataclasses.replace(saved, config=config))
     assert Translator.load(run.path).steps == [120]
-    assert 'No checkpoint has a dev BLEU yet: the latest are averaged.' in caplog.text
+    assert 'No checkpoint has a dev score yet: the latest are averaged.' in caplog.text
 
 
 def test_more_best_checkpoints_than_keep_best_give_a_warning(workdir, tmp_path, caplog):

@@ -31,7 +31,7 @@ def test_the_floor_is_the_entropy_of_the_smoothed_targets():
 
 def test_each_panel_has_the_numbers_of_its_field():
     records = [train(10, target_tokens_per_second=7), train(20, loss=1.8), dev(20, bleu=30.0)]
-    loss, bleu, rate, speed = draw_curves([Run('a', records, 1.2, 33.0)]).axes
+    loss, bleu, rate, speed = draw_curves([Run('a', records, 1.2, {'bleu': 33.0})]).axes
     assert lines(loss) == [[2.0, 1.8], [1.5], [1.2, 1.2]]
     assert lines(bleu) == [[30.0], [33.0]]
     assert lines(rate) == [[0.1, 0.1]]
@@ -49,3 +49,9 @@ def test_runs_have_their_own_colour_and_a_name_in_the_legend():
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ['a', 'b']
     assert [line.get_color() for line in legend.get_lines()] == ['C0', 'C1']
+
+
+def test_a_parser_is_drawn_by_its_f1():
+    records = [dev(20, bleu=30.0) | {'f1': 60.0}]
+    _, scores, _, _ = draw_curves([Run('a', records, None, {'bleu': 33.0, 'f1': 61.0})]).axes
+    assert (lines(scores), scores.get_title('left')) == ([[60.0], [61.0]], 'F1')

@@ -5,8 +5,10 @@ import re
 import pytest
 from tiny_run import stop_at, tiny
 
+from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.inference.translation_metrics import Scores
 from transformer_jax.training import evaluation, train
+from transformer_jax.training.metrics_writer import read_metrics
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 ONE_SHAPE = {'num_buckets': 1}  # for models that no other test compiles
@@ -59,3 +61,25 @@ def test_long_references_and_cut_outputs_are_counted(tmp_path, caplog):
     assert re.search(r'max_extra_length=0 .*: \d+ of 400 \(train\), \d of 8 \(dev\), ', caplog.text)
     assert 0 < results['test']['cut_outputs'] <= 8
     assert 'outputs ended at the limit of max_extra_length=0' in caplog.text
+
+
+def test_checkpoints_of_a_parser_are_compared_by_f1(tmp_path):
+    words = ('cat', 'NN'), ('cats', 'NNS'), ('it', 'PRP'), ('him', 'PRP'), ('May', 'NNP')
+    trees = [
+        f'(S (NP ({t1} {w1})) (VP (VB see) (NP ({t2} {w2}))))\n'
+        for w1, t1 in words
+        for w2, t2 in words
+    ]
+    (tmp_path / 'trees.mrg').write_text(''.join(trees))
+    data = {'corpus': 'trees', 'train_source': str(tmp_path / 'trees.mrg'), 'vocab_size': 290}
+    data |= {'shared_vocabulary': False, 'target_vocabulary_type': 'word', 'num_buckets': 1}
+    config = tiny(
+        model={'tied_embeddings': 'decoder'}, data=data, train={'steps': 6, 'eval_every': 3}
+    )
+    results = train(config, tmp_path / 'run')
+    dev = [r for r in read_metrics(tmp_path / 'run' / 'metrics.jsonl') if r['kind'] == 'dev']
+    # An untrained model writes nothing of use, so the repaired trees have their outer bracket only.
+    assert [record['f1'] > record['bleu'] for record in dev] == [True, True]
+    assert results['best_dev']['f1'] == max(record['f1'] for record in dev)
+    assert results['test']['f1'] > 0
+    assert quality({'bleu': 50.0, 'f1': 40.0}) == 40.0 and quality({'bleu': 50.0}) == 50.0

@@ -154,7 +154,7 @@ def test_scores_missing_from_a_checkpoint_after_a_kill_are_added(uninterrupted, 
     shutil.rmtree(run / 'checkpoints' / '12' / 'scores')
     (run / 'results.json').unlink()
     train(tiny(), run)
-    assert Checkpoints(run / 'checkpoints', read_only=True).scores.bleu(12) is not None
+    assert Checkpoints(run / 'checkpoints', read_only=True).scores.quality(12) is not None
     assert remembered(run) == remembered(uninterrupted)
 
 

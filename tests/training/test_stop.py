@@ -47,14 +47,14 @@ def test_a_stop_during_an_evaluation_saves_the_step_and_evaluates_on_resume(
         with pytest.raises(Stopped, match=f'Stopped by SIGTERM after step {step}'):
             train(config, tmp_path)
     checkpoints = Checkpoints(tmp_path / 'checkpoints', read_only=True)
-    assert checkpoints.steps()[-1] == step and checkpoints.scores.bleu(step) is None
+    assert checkpoints.steps()[-1] == step and checkpoints.scores.quality(step) is None
     train(config, tmp_path)
     whole = tmp_path / 'whole' if step == 12 else uninterrupted
     if step == 12:
         train(config, whole)
     assert remembered(tmp_path) == remembered(whole)
     if step == 12:  # the other is not kept
-        assert Checkpoints(tmp_path / 'checkpoints', read_only=True).scores.bleu(12) is not None
+        assert Checkpoints(tmp_path / 'checkpoints', read_only=True).scores.quality(12) is not None
 
 
 def test_after_a_signal_in_the_last_step_the_next_start_scores(tmp_path, monkeypatch):

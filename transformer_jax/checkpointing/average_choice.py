@@ -14,9 +14,9 @@ _logger = logging.getLogger('transformer_jax')
 _MOST = 1_000_000
 
 
-def best(steps: Sequence[int], bleu: Callable[[int], float | None]) -> list[int]:
-    """Return the checkpoints that have a dev BLEU, the best first; of equals the newest first."""
-    scores = {step: bleu(step) for step in steps[::-1]}
+def best(steps: Sequence[int], quality: Callable[[int], float | None]) -> list[int]:
+    """Return the checkpoints that have a dev score, the best first; of equals the newest first."""
+    scores = {step: quality(step) for step in steps[::-1]}
     return sorted((s for s in scores if scores[s] is not None), key=lambda s: -scores[s])
 
 
@@ -26,7 +26,7 @@ class CheckpointChoice:
 
     Attributes:
       count: how many checkpoints (default: decode.average_checkpoints).
-      which: 'latest' or 'best' (default: decode.average; if no checkpoint has a dev BLEU yet, the
+      which: 'latest' or 'best' (default: decode.average; if no checkpoint has a dev score yet, the
         default 'best' becomes 'latest', with a warning).
       steps: exactly these, in place of `count` and `which`.
 
@@ -63,7 +63,7 @@ class CheckpointChoice:
           decode: the run's decode settings.
 
         Raises:
-          UserError: if one of `steps` does not exist, or no checkpoint has a dev BLEU for 'best'.
+          UserError: if one of `steps` does not exist, or no checkpoint has a dev score for 'best'.
         """
         there = checkpoints.steps()
         if self.steps is not None:
@@ -75,13 +75,13 @@ class CheckpointChoice:
             return list(self.steps)
         if not there or (self.which or decode.average) == 'latest':
             return there[::-1]
-        if ranked := best(there, checkpoints.scores.bleu):
+        if ranked := best(there, checkpoints.scores.quality):
             return ranked
         if self.which is None:
-            _logger.warning('No checkpoint has a dev BLEU yet: the latest are averaged.')
+            _logger.warning('No checkpoint has a dev score yet: the latest are averaged.')
             return there[::-1]
         raise UserError(
-            f'{str(checkpoints.directory)!r} has no checkpoint with a dev BLEU, by which to '
+            f'{str(checkpoints.directory)!r} has no checkpoint with a dev score, by which to '
             "choose the best: use average='latest'."
         )
 
@@ -92,8 +92,8 @@ class CheckpointChoice:
     def largest_gap(self, decode: DecodeConfig, every: int) -> float:
         """Return the largest distance in steps between two neighbours of the latest checkpoints.
 
-        A checkpoint behind a larger gap was kept for its BLEU and may be old, so it has no place in
-        the mean of the latest. A single missing one is no such gap: damaged ones are moved away.
+        A checkpoint behind a larger gap was kept for its score and may be old, so it has no place
+        in the mean of the latest. A single missing one is no such gap: damaged ones are moved away.
 
         Args:
           decode: the run's decode settings.
@@ -114,7 +114,7 @@ class CheckpointChoice:
         if self.which == 'best' and len(used) > train.keep_best:
             _logger.warning(
                 'The mean is of the %d best that are left: train.keep_best=%d kept only that many '
-                'for their BLEU, so the others may not be the next best.',
+                'for their dev score, so the others may not be the next best.',
                 len(used),
                 train.keep_best,
             )

@@ -1,12 +1,19 @@
 """Dev scores that are saved beside checkpoints."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from transformer_jax.runtime import processes
 from transformer_jax.storage.files import atomic_write, read_json
 
 FILE_NAME = 'scores.json'
+
+
+def quality(scores: Mapping[str, Any]) -> float:
+    """Return the score by which checkpoints are compared: F1 of a parser, BLEU of a translator."""
+    return scores['f1'] if 'f1' in scores else scores['bleu']
 
 
 class DevScores:
@@ -17,18 +24,18 @@ class DevScores:
         self._directory = directory
         self._known: dict[int, float | None] = {}
 
-    def bleu(self, step: int) -> float | None:
-        """Return the dev BLEU of a checkpoint, or None if it has no readable scores."""
+    def quality(self, step: int) -> float | None:
+        """Return the `quality` of a checkpoint on dev, or None if it has no readable scores."""
         if step not in self._known:
             try:
-                self._known[step] = read_json(self._path(step), {'bleu': float})['bleu']
+                self._known[step] = quality(read_json(self._path(step), {'bleu': float}))
             except (OSError, ValueError):
                 self._known[step] = None
         return self._known[step]
 
     def remember(self, step: int, scores: dict[str, float]) -> None:
         """Note scores that are being saved with a checkpoint, so that no file is read for them."""
-        self._known[step] = scores['bleu']
+        self._known[step] = quality(scores)
 
     def add(self, step: int, scores: dict[str, float]) -> None:
         """Write scores beside a checkpoint that was saved without them.

@@ -58,7 +58,7 @@ class Checkpoints:
         Args:
           directory: the folder of the checkpoints.
           keep: number of latest checkpoints to keep.
-          keep_best: number of checkpoints with the highest dev BLEU to keep in addition.
+          keep_best: number of checkpoints with the highest dev score to keep in addition.
           every: steps between two regular checkpoints; see `LatestAndBest`.
           read_only: whether to save nothing and delete nothing.
         """
@@ -71,7 +71,7 @@ class Checkpoints:
             ocp.CheckpointManagerOptions(create=False, lightweight_initialize=True)
             if read_only
             else ocp.CheckpointManagerOptions(
-                preservation_policy=LatestAndBest(keep, keep_best, every, self.scores.bleu),
+                preservation_policy=LatestAndBest(keep, keep_best, every, self.scores.quality),
                 cleanup_tmp_directories=True,  # from saves that were killed
                 # Without this, damaged metadata of one checkpoint makes the folder unusable.
                 lightweight_initialize=True,
@@ -110,7 +110,7 @@ class Checkpoints:
 
         Args:
           items: trees of arrays by name.
-          scores: the dev scores of this step if it was evaluated; 'bleu' decides which is best.
+          scores: the dev scores of this step if it was evaluated; see `dev_scores.quality`.
 
         Raises:
           UserError: if the first checkpoint cannot be read back.

@@ -37,7 +37,8 @@ class DecodeConfig:
         not of the step that predicts it (Chen et al., 2020).
       average_checkpoints: number of checkpoints whose parameters are averaged for translating; at
         most 1,000,000.
-      average: checkpoints to average: the 'latest', as in the paper, or the 'best' by dev BLEU.
+      average: checkpoints to average: the 'latest', as in the paper, or the 'best' by dev BLEU,
+        or F1 of a parser.
     """
 
     beam_size: int = 4

@@ -1,4 +1,4 @@
-"""Curves of training runs: loss, BLEU, learning rate and speed over the steps."""
+"""Curves of training runs: loss, BLEU or F1, learning rate and speed over the steps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ class Run(NamedTuple):
       name: its name in the legend.
       records: the records of its metrics.jsonl.
       floor: the lowest loss that label smoothing allows, in nats; None if it is not known.
-      test_bleu: test BLEU of the finished run, or None.
+      test: scores of the finished run on its test set, by name; or None.
     """
 
     name: str
     records: Sequence[Mapping[str, Any]]
     floor: float | None = None
-    test_bleu: float | None = None
+    test: Mapping[str, Any] | None = None
 
 
 def loss_floor(label_smoothing: float, vocab_size: int) -> float:
@@ -54,22 +54,25 @@ def draw_curves(runs: Sequence[Run]) -> 'Figure':
       UserError: if matplotlib is missing.
     """
     figure = new_figure('plot', 10, 6.5)
-    loss, bleu, rate, speed = figure.subplots(2, 2).flat
+    loss, scores, rate, speed = figure.subplots(2, 2).flat
+    names = set()
     for number, run in enumerate(runs):
         colour = f'C{number % 10}'
         _draw(loss, run, 'train', 'loss', color=colour, linewidth=1)
         _draw(loss, run, 'dev', 'loss', color=colour, marker='o', markersize=3, linestyle='--')
         if run.floor:
             loss.axhline(run.floor, color=colour, linewidth=0.8, linestyle=':')
-        _draw(bleu, run, 'dev', 'bleu', color=colour, marker='o', markersize=3)
-        if run.test_bleu is not None:
+        score = 'f1' if any('f1' in record for record in run.records) else 'bleu'
+        names.add(score)
+        _draw(scores, run, 'dev', score, color=colour, marker='o', markersize=3)
+        if run.test is not None and score in run.test:
             last = max(record['step'] for record in run.records)
-            bleu.plot([last], [run.test_bleu], color=colour, marker='*', markersize=10)
+            scores.plot([last], [run.test[score]], color=colour, marker='*', markersize=10)
         _draw(rate, run, 'train', 'learning_rate', color=colour)
         _draw(speed, run, 'train', 'target_tokens_per_second', color=colour, linewidth=1)
     for axes, title, key in (
         (loss, 'Loss, nats per token', 'line: train   dashed: dev   dotted: floor'),
-        (bleu, 'BLEU', 'line: dev   star: test'),
+        (scores, ' or '.join(x.upper() for x in sorted(names)), 'line: dev   star: test'),
         (rate, 'Learning rate', ''),
         (speed, 'Target tokens per second', ''),
     ):

@@ -1,4 +1,4 @@
-"""Scores a run on its dev and test sets: loss, BLEU and chrF."""
+"""Scores a run on its dev and test sets: loss, BLEU and chrF, and F1 of a parser."""
 
 import logging
 from typing import Any, NamedTuple
@@ -7,9 +7,11 @@ from jax.sharding import Mesh
 
 from transformer_jax.checkpointing import averaging
 from transformer_jax.checkpointing.average_choice import CheckpointChoice
+from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
 from transformer_jax.data.prepare import Data
+from transformer_jax.inference.bracket_scores import BracketScores, score_rows, summary
 from transformer_jax.inference.outputs import warn_of_cut_outputs
 from transformer_jax.inference.translation_metrics import Scores, score
 from transformer_jax.model import Transformer
@@ -19,7 +21,7 @@ from transformer_jax.translator import Translation, Translator
 
 _logger = logging.getLogger('transformer_jax')
 _EXAMPLES = 3  # translations kept in results.json
-_MEANINGFUL_BLEU = 1.0  # up to here, BLEU does not show whether a run makes progress
+_MEANINGFUL = 1.0  # up to here, BLEU and F1 do not show whether a run makes progress
 
 
 class Evaluation(NamedTuple):
@@ -29,16 +31,24 @@ class Evaluation(NamedTuple):
       loss: means over target tokens.
       scores: BLEU and chrF of the outputs.
       outputs: the best translation of each source.
+      brackets: the scores of a parser's trees, of which malformed ones are repaired; or None.
     """
 
     loss: CorpusLoss
     scores: Scores
     outputs: list[Translation]
+    brackets: BracketScores | None = None
 
     @property
     def cut_outputs(self) -> int:
         """The number of outputs that ended at their limit of length."""
         return sum(output.cut for output in self.outputs)
+
+    @property
+    def chosen_by(self) -> dict[str, float]:
+        """The scores by which checkpoints are compared, see `dev_scores.quality`."""
+        f1 = {} if self.brackets is None else {'f1': self.brackets.f1}
+        return {'bleu': self.scores.bleu, **f1}
 
 
 class Evaluator:
@@ -91,8 +101,13 @@ class Evaluator:
         results = translator.translate(sources, beam_size=beam_size, progress=progress)
         outputs = [best for best, *_ in results]
         language = self._config.data.target_language
-        scores = score([x.text for x in outputs], references, target_language=language)
-        return Evaluation(loss, scores, outputs)
+        texts = [x.text for x in outputs]
+        scores = score(texts, references, target_language=language)
+        brackets = None
+        if self._config.data.corpus == 'trees':
+            repaired, _ = score_rows(sources, texts, references)
+            brackets = summary(repaired)
+        return Evaluation(loss, scores, outputs, brackets)
 
     def _translator(self, weights: Any) -> Translator:
         return Translator(self._config, self._data.vocabulary, weights, mesh=self._mesh)
@@ -106,8 +121,9 @@ def is_due(config: Config, step: int) -> bool:
 def out_of_patience(config: Config, records: list[dict[str, Any]]) -> bool:
     """Return whether the last `train.patience` evaluations are no better than those before.
 
-    A higher dev BLEU is better. While BLEU is too low to mean anything, a lower dev loss is better
-    too. Evaluations during the warm-up do not count: a rising learning rate may raise the loss.
+    A higher dev BLEU, or F1 of a parser, is better. While it is too low to mean anything, a lower
+    dev loss is better too. Evaluations during the warm-up do not count: a rising learning rate may
+    raise the loss.
 
     Args:
       config: the run's config.
@@ -118,14 +134,14 @@ def out_of_patience(config: Config, records: list[dict[str, Any]]) -> bool:
     before, last = dev[:-patience], dev[-patience:]
     if not patience or not before or last[0]['step'] <= config.optimizer.warmup_steps:
         return False
-    (bleu_before, loss_before), (bleu, loss) = map(_best, (before, last))
-    loss_counts = max(bleu_before, bleu) <= _MEANINGFUL_BLEU
-    return bleu <= bleu_before and not (loss_counts and loss < loss_before)
+    (score_before, loss_before), (score, loss) = map(_best, (before, last))
+    loss_counts = max(score_before, score) <= _MEANINGFUL
+    return score <= score_before and not (loss_counts and loss < loss_before)
 
 
 def _best(dev: list[dict[str, Any]]) -> tuple[float, float]:
-    """Return the highest BLEU and the lowest loss."""
-    return max(record['bleu'] for record in dev), min(record['loss'] for record in dev)
+    """Return the highest score and the lowest loss."""
+    return max(map(quality, dev)), min(record['loss'] for record in dev)
 
 
 def score_test(
@@ -166,6 +182,7 @@ def score_test(
         'sentences': len(found.outputs),
         **found.loss._asdict(),
         **found.scores._asdict(),
+        **found.chosen_by,
         'cut_outputs': found.cut_outputs,
     }
     return steps, {'test': test_scores, 'examples': examples[-_EXAMPLES:]}

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 
+from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.data.batching import Bucket
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import progress_bar
@@ -69,7 +70,8 @@ def fit(run: Run, state: TrainState, steps: Mapping[Bucket, CompiledStep]) -> Tr
                 run.checkpoints.wait()
             if early and not last:
                 _logger.info(
-                    'Stopping early: dev BLEU has not risen in %d evaluations.', config.patience
+                    'Stopping early: the dev score has not risen in %d evaluations.',
+                    config.patience,
                 )
             if last or early:
                 return state
@@ -96,20 +98,21 @@ def evaluate(run: Run, state: TrainState) -> dict[str, float]:
         'kind': 'dev',
         'loss': found.loss.loss,
         'perplexity': found.loss.perplexity,
-        'bleu': found.scores.bleu,
+        **found.chosen_by,
         'chrf': found.scores.chrf,
         'cut_outputs': found.cut_outputs,
         'compilations': run.compiled.new(),
     }
     run.metrics.write(record)
     _logger.info(
-        'Step %d: dev loss %.3f, perplexity %.2f, BLEU %.2f.',
+        'Step %d: dev loss %.3f, perplexity %.2f, %s %.2f.',
         step,
         found.loss.loss,
         found.loss.perplexity,
-        found.scores.bleu,
+        'BLEU' if found.brackets is None else 'F1',
+        quality(found.chosen_by),
     )
-    return {'bleu': found.scores.bleu}
+    return found.chosen_by
 
 
 def evaluate_if_due(run: Run, state: TrainState) -> None:
@@ -128,10 +131,10 @@ def evaluate_if_due(run: Run, state: TrainState) -> None:
         return
     of_step = [r for r in run.metrics.records if (r['kind'], r['step']) == ('dev', step)]
     evaluated = processes.broadcast_from_first('evaluated', 'yes' if of_step else '') == 'yes'
-    if evaluated and run.checkpoints.scores.bleu(step) is not None:
+    if evaluated and run.checkpoints.scores.quality(step) is not None:
         return
     if evaluated:
-        scores = {'bleu': of_step[-1]['bleu']}
+        scores = {name: of_step[-1][name] for name in ('bleu', 'f1') if name in of_step[-1]}
     else:
         if step == run.config.train.steps:  # nothing was compiled, since no step is left
             run.prepare_evaluation(state)

@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.config import Config
 from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary_pair import VocabularyPair
@@ -107,7 +108,7 @@ def _finish(run: Run, state: TrainState) -> dict[str, Any]:
     if int(state.step) < config.train.steps:
         if out_of_patience(config, run.metrics.records):
             _logger.warning(
-                'train.patience=%d has run out: dev BLEU has not risen in %d evaluations. '
+                'train.patience=%d has run out: the dev score has not risen in %d evaluations. '
                 'To train longer, raise it, or set it to 0.',
                 config.train.patience,
                 config.train.patience,
@@ -134,7 +135,7 @@ def _finish(run: Run, state: TrainState) -> dict[str, Any]:
         'step': last,
         'averaged_checkpoints': averaged,
         'test': test['test'],
-        'best_dev': max(dev, key=lambda record: record['bleu'], default=None),
+        'best_dev': max(dev, key=quality, default=None),
         'examples': test['examples'],
     }
     if processes.is_first():
