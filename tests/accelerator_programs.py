@@ -99,7 +99,7 @@ def _step(config, flags, devices, mesh, attention):
     import dataclasses
 
     from transformer_jax.config import MeshConfig
-    from transformer_jax.data.batching import Bucket
+    from transformer_jax.data.buckets import Bucket
     from transformer_jax.sharding import make_mesh
     from transformer_jax.training.compile import compile_steps
 

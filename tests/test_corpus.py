@@ -67,3 +67,24 @@ def test_the_report_is_written_as_a_page(run_command, config, tmp_path):
 def test_another_ending_is_refused(run_command, config):
     code, _, err = run_command(corpus, '--config', config, '--output', 'a.txt')
     assert code == 2 and "--output='a.txt' must end in .html." in err
+
+
+def test_a_corpus_is_prepared_once(run_command, config, tmp_path):
+    small = '--config.data.vocab_size=290', f'--config.data.cache_dir={tmp_path / "cache"}'
+    for count in (1, 0):
+        code, out, err = run_command(corpus, '--config', config, '--prepare', *small)
+        assert (code, err.count('Training a vocabulary')) == (0, count), err
+        assert out.startswith('5 training pairs, ') and 'vocabulary of 290 pieces' in out
+    assert len(list((tmp_path / 'cache').glob('tokens-*'))) == 1
+
+
+@pytest.mark.parametrize(
+    ('flag', 'problem'),
+    [
+        ('--output=a.html', "--output='a.html' is of the report: leave out --prepare."),
+        ('--config.train.init_from=x', "train.init_from='x' brings a vocabulary of its own"),
+    ],
+)
+def test_what_does_not_go_with_prepare_is_refused(run_command, config, flag, problem):
+    code, _, err = run_command(corpus, '--config', config, '--prepare', flag)
+    assert code != 0 and problem in err

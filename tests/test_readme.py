@@ -44,6 +44,7 @@ SHORTER = {
     'bash launch/test.sh': '--version',
     'python -m transformer_jax.main --config=configs/base.py': f'{TINY} {PHRASEBOOK}',
     'python -m transformer_jax.main': TINY,
+    'python -m transformer_jax.corpus --config=configs/my_corpus.py --prepare': TINY,
     'python -m transformer_jax.benchmark --config=configs/base.py': f'{TINY} {PHRASEBOOK}',
     'python -m transformer_jax.benchmark': f'{TINY} --synthetic=200 --parts=input,compile',
 }

@@ -1,4 +1,4 @@
-"""Says what a corpus is made of: python -m transformer_jax.corpus --config=FILE."""
+"""Says what a corpus is made of, or prepares it: python -m transformer_jax.corpus --config=FILE."""
 
 import base64
 import html
@@ -11,10 +11,12 @@ from transformer_jax import command_line
 from transformer_jax.config.loading import load_config
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.runtime.signals import answer_signals
+from transformer_jax.storage.cache import cache_folder
 from transformer_jax.storage.files import atomic_write
 
 # Importing it takes a second, in which no mistake would be answered.
 if TYPE_CHECKING:
+    from transformer_jax.config import Config
     from transformer_jax.data.corpus_report import CorpusReport
 
 _PAGE = """<!DOCTYPE html>
@@ -32,20 +34,32 @@ def main(arguments: Sequence[str]) -> None:
         command='corpus',
         description='Says what a corpus is made of, before anybody trains on it: lengths,\n'
         'duplicates, how much of dev and test occurs in train, what each filter of data.filters\n'
-        'would drop, and usual sizes. It trains nothing.',
+        'would drop, and usual sizes. It trains nothing. With --prepare it does what a training\n'
+        'does before its first step, without an accelerator.',
     )
     command_line.add_config_flag(parser)
     parser.add_argument(
         '--output',
         help="page to write, .html, with a picture; needs pip install 'transformer_jax[plots]'",
     )
+    parser.add_argument(
+        '--prepare',
+        action='store_true',
+        help='train the vocabulary and tokenise, into the cache (data.cache_dir); the same command '
+        'goes on where it was stopped',
+    )
     flags, overrides = parser.parse_known_args(arguments)
     path = None
+    if flags.prepare and flags.output is not None:
+        raise UserError(f'--output={flags.output!r} is of the report: leave out --prepare.')
     if flags.output is not None:
         path = user_path(flags.output, '--output')
         if path.suffix.lower() != '.html':
             raise UserError(f'--output={flags.output!r} must end in .html.')
     config = load_config(flags.config, overrides)
+    if flags.prepare:
+        _prepare(config)
+        return
     from transformer_jax.data.corpus_report import report
 
     found = report(config.data)
@@ -53,6 +67,25 @@ def main(arguments: Sequence[str]) -> None:
     if path is not None:
         _write(path, found, f'Corpus of {flags.config}')
         command_line.print_result(f'\n{path} shows this report')
+
+
+def _prepare(config: 'Config') -> None:
+    from transformer_jax.data.prepare import prepare
+
+    if config.train.init_from:
+        raise UserError(
+            f'train.init_from={config.train.init_from!r} brings a vocabulary of its own: leave out '
+            '--prepare, which trains one, or train.init_from.'
+        )
+    data = prepare(config.data)
+    plan = data.plan
+    command_line.print_result(
+        f'{plan.pairs - plan.dropped:,} training pairs, {plan.target_tokens:,} target tokens, '
+        f'vocabulary of {data.vocabulary.sizes} pieces\n'
+        f'{plan.batches_per_epoch:,} batches an epoch in {len(plan.buckets)} shapes, padding '
+        f'{100 * plan.padding:.1f} %\n'
+        f'in {cache_folder(config.data.cache_dir)}'
+    )
 
 
 def _write(path: Path, found: 'CorpusReport', title: str) -> None:

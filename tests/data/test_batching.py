@@ -5,15 +5,16 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from transformer_jax.data.batching import (
-    BatchPlan,
+from transformer_jax.data import order
+from transformer_jax.data.batching import BatchPlan, Stage, plan_epoch
+from transformer_jax.data.buckets import (
     Bucket,
     batches_by_length,
     make_buckets,
-    plan_epoch,
     round_length,
     rows_for,
 )
+from transformer_jax.data.order import MixedOrder
 
 
 def lengths(pairs, seed=0):
@@ -208,3 +209,45 @@ def test_lists_and_one_side_are_taken():
 def test_what_are_no_lengths_is_named(sides, message):
     with pytest.raises(ValueError, match=message):
         make_buckets(*sides, max_length=9, tokens_per_batch=64, num_buckets=2)
+
+
+@pytest.fixture
+def small_rounds(monkeypatch):
+    monkeypatch.setattr(order, '_MOST', 700)
+
+
+def ids_of(batches):
+    return [batch.ids.tolist() for batch in batches]
+
+
+def test_an_epoch_of_several_rounds_has_every_pair_once_in_almost_as_few_batches(small_rounds):
+    plan = make_plan()
+    epochs = [plan.epoch(k) for k in (0, 1)]
+    fits = np.flatnonzero(np.maximum(*lengths(3000)) <= 40).tolist()
+    assert [sorted(rows_of(epoch)) for epoch in epochs] == [fits, fits]
+    assert ids_of(epochs[0]) != ids_of(epochs[1])
+    assert plan.steps_of(2) == sum(map(len, epochs))
+    assert 0 <= len(epochs[0]) - plan.batches_per_epoch <= 5  # one for each round
+
+
+def test_a_step_is_located_in_its_round(small_rounds):
+    rounds = [batch for k in range(12) for batch in make_plan().round(k)]
+    for step in (0, 1, 63, 40, len(rounds) - 1):
+        plan = make_plan()
+        number, index = plan.locate(step)
+        assert plan.round(number)[index].ids.tolist() == rounds[step].ids.tolist()
+        assert plan.batch(step).ids.tolist() == rounds[step].ids.tolist()
+
+
+def test_stages_end_at_their_steps():
+    mixes = [MixedOrder([1000, 2000], shares, 1, k) for k, shares in enumerate([(1, 0), (1, 3)])]
+    stages = [Stage(mixes[0], 70), Stage(mixes[1])]
+    steps = [make_plan(stages=stages).batch(k) for k in range(200)]
+    assert max(rows_of(steps[:70])) < 1000
+    second = rows_of(steps[70:])
+    assert np.mean(second >= 1000) == pytest.approx(0.75, abs=0.03)
+    later = make_plan(stages=stages)
+    number, index = later.locate(199)
+    assert later.round(number)[index].ids.tolist() == steps[199].ids.tolist()
+    last, index = later.locate(69)
+    assert (len(later.round(last)), later.locate(70)) == (index + 1, (last + 1, 0))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from transformer_jax.data.batching import Batch, BatchPlan, Bucket
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.buckets import Batch, Bucket
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.data.vocabulary import Vocabulary

@@ -1,12 +1,14 @@
 """Stores are read as they were written, or written again if they are damaged."""
 
 import errno
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from transformer_jax.data import token_store
 from transformer_jax.data.token_store import cached_store, open_store, sentences_from, write_store
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
@@ -141,3 +143,63 @@ def test_padded_rows_end_with_zeros():
         [0, 0, 0, 0],
         [5, 6, 1, 0],
     ]
+
+
+@pytest.fixture
+def chunks_of_two(monkeypatch):
+    monkeypatch.setattr(token_store, '_CHUNK', 2)
+    monkeypatch.setattr(token_store, '_SAVED_CHUNKS', 2)
+
+
+def stopped_after(count):
+    """Yield pairs of which every third is empty, and stop before the one after `count`."""
+    for k in range(100):
+        if k == count:
+            raise KeyboardInterrupt
+        yield f'A cat {k}.', '' if k % 3 == 0 else f'Un chat {k}.'
+
+
+def write_some(path, vocabulary, count):
+    with pytest.raises(KeyboardInterrupt):
+        write_store(path, stopped_after(count), vocabulary)
+
+
+@pytest.mark.parametrize('count', [3, 4, 5, 50, 99])
+def test_a_store_whose_writing_was_stopped_goes_on_and_is_the_same(
+    tmp_path, vocabulary, chunks_of_two, count, caplog
+):
+    caplog.set_level('INFO')
+    write_some(tmp_path / 'stopped', vocabulary, count)
+    resumed = write_store(tmp_path / 'stopped', stopped_after(None), vocabulary)
+    whole = write_store(tmp_path / 'whole', stopped_after(None), vocabulary)
+    assert ('Tokenising goes on after' in caplog.text) == (count >= 4)
+    assert (resumed.empty, len(resumed)) == (whole.empty, len(whole)) == (34, 66)
+    for path in (tmp_path / 'whole').iterdir():
+        assert (tmp_path / 'stopped' / path.name).read_bytes() == path.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['stopped', 'whole']
+
+
+@pytest.mark.parametrize('damage', ['short', 'text', 'format'])
+def test_progress_that_does_not_fit_its_files_is_not_used(
+    tmp_path, vocabulary, chunks_of_two, damage
+):
+    write_some(tmp_path / 'store', vocabulary, 50)
+    unfinished = tmp_path / 'store.unfinished'
+    if damage == 'short':
+        (unfinished / 'source.tokens').write_bytes(b'')
+    elif damage == 'text':
+        (unfinished / 'progress.json').write_text('{}')
+    else:
+        progress = json.loads((unfinished / 'progress.json').read_text())
+        (unfinished / 'progress.json').write_text(json.dumps(progress | {'format': 0}))
+    assert len(write_store(tmp_path / 'store', stopped_after(None), vocabulary)) == 66
+
+
+def test_a_second_writer_does_not_touch_the_files_of_the_first(tmp_path, vocabulary, chunks_of_two):
+    def pairs():
+        yield from itertools.islice(stopped_after(None), 50)
+        write_some(tmp_path / 'store', vocabulary, 90)
+        yield from itertools.islice(stopped_after(None), 50, None)
+
+    assert len(write_store(tmp_path / 'store', pairs(), vocabulary)) == 66
+    assert list(tmp_path.iterdir()) == [tmp_path / 'store']

@@ -9,7 +9,6 @@ import sys
 import pytest
 import sentencepiece
 
-from transformer_jax.data import vocabulary as vocabulary_module
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import Stopped
@@ -89,10 +88,30 @@ def test_training_pairs_without_text_are_refused(text):
         Vocabulary.train(text, size=300)
 
 
-def test_sentences_that_sentencepiece_skips_are_counted(monkeypatch, caplog):
-    monkeypatch.setattr(vocabulary_module, '_MAX_SENTENCE_BYTES', 60)
-    Vocabulary.train([*TEXT, 'é' * 31, 'é' * 30], size=300)
-    assert 'trained without 1 sentences of more than 60 bytes' in caplog.text
+@pytest.mark.parametrize('model_type', ['bpe', 'word', 'char'])
+def test_words_with_their_counts_teach_what_the_sentences_teach(model_type):
+    text = [*TEXT, ' two  spaces ', 'a\tb', 'un\xa0mot', 'long' * 2000] * 2
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text),
+        model_writer=model,
+        model_type=model_type,
+        vocab_size=300,
+        hard_vocab_limit=model_type != 'word',
+        character_coverage=1.0,
+        byte_fallback=True,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        max_sentence_length=1 << 20,
+        minloglevel=2,
+        normalization_rule_name='nmt_nfkc',
+    )
+    expected = Vocabulary(model.getvalue())
+    found = Vocabulary.train(text, size=300, model_type=model_type)
+    ids = list(range(3, expected.size))
+    assert found.size == expected.size and found.pieces(ids) == expected.pieces(ids)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax.config import Config, VocabSizes
-from transformer_jax.data.batching import BatchPlan, Bucket
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.buckets import Bucket
 from transformer_jax.data.loader import load_tensorflow, training_batches
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore
@@ -155,7 +156,7 @@ def input_pipeline(
         'pairs_per_second': pairs / taken,
         'batches_per_second': batches / taken,
         'epochs': batches / plan.batches_per_epoch,
-        'pairs': len(store) - plan.dropped,
+        'pairs': plan.pairs - plan.dropped,
         'padding': plan.padding,
         'shapes': len(plan.buckets),
     }
@@ -267,7 +268,7 @@ class TrainingSpeed:
         for _ in range(rounds):
             taken, waiting = steps(count)
             ids = np.concatenate(list(itertools.islice(planned, count)))
-            lengths = store.source.lengths[ids], store.target.lengths[ids]
+            lengths = [side[ids] for side in store.lengths]
             found = {'seconds': taken / count, 'waiting_share': waiting / taken}
             results.append(found | self._rates(*lengths, taken))
         feed.close()
@@ -371,6 +372,6 @@ class DecodingSpeed:
 
 def _planned(plan: BatchPlan) -> Iterator[np.ndarray]:
     """Yield the ids of the pairs of each step."""
-    for epoch in itertools.count():
-        for batch in plan.epoch(epoch):
+    for number in itertools.count():
+        for batch in plan.round(number):
             yield batch.ids[batch.ids >= 0]

@@ -20,7 +20,7 @@ from transformer_jax.benchmark import measure
 from transformer_jax.benchmark.workload import Workload, make_workload
 from transformer_jax.command_line import print_result
 from transformer_jax.config import Config
-from transformer_jax.data.batching import Bucket
+from transformer_jax.data.buckets import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_count
 from transformer_jax.model.layers import compute_dtype

@@ -1,7 +1,6 @@
 """The sentence pairs that a benchmark measures with: the corpus of a config, or synthetic pairs."""
 
 import dataclasses
-import itertools
 
 import jax
 import numpy as np
@@ -57,17 +56,14 @@ def make_workload(config: Config, synthetic: int | None) -> Workload:
         )
     store = synthetic_store(synthetic, config)
     plan = BatchPlan(
-        store.source.lengths,
-        store.target.lengths,
+        *store.lengths,
         max_length=config.data.max_length,
         tokens_per_batch=config.data.tokens_per_batch,
         num_buckets=config.data.num_buckets,
         sentences_per_batch=config.data.sentences_per_batch,
         seed=config.data.seed,
     )
-    tokens, offsets = store.source
-    ends = offsets[1 : 1 + _SENTENCES].tolist()
-    sentences = [tokens[a:b].astype(np.int32) for a, b in itertools.pairwise([0, *ends])]
+    sentences = [store.source.sentence(k) for k in range(min(_SENTENCES, len(store)))]
     sizes = VocabSizes.of(config.data.vocab_size)
     return Workload(config, mesh, sizes, store, plan, None, sentences)
 

@@ -43,6 +43,7 @@ _FREE = (
     'data.dev_target',
     'data.test_source',
     'data.test_target',
+    'data.corpora',
 )
 _FREE_SECTIONS = ('mesh', 'decode')
 
@@ -139,6 +140,13 @@ class Config:
                 self.model.tied_embeddings,
                 'is one matrix for both languages, but data.shared_vocabulary is False: choose '
                 "'decoder' or 'none', or set it to True.",
+            )
+        if self.data.mixes and self.train.epochs:
+            fail(
+                'train.epochs',
+                self.train.epochs,
+                'has no meaning for a mixture (data.mix, data.temperature), whose corpora do not '
+                'end together: set train.steps.',
             )
         # If one of the two files is named, both are.
         for name in ('vocabulary', 'source_vocabulary'):

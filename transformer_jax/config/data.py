@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from transformer_jax.config.mixture import MixStage, is_tag, read_corpora, read_mix
 from transformer_jax.config.validation import (
     check_choice,
     check_range,
@@ -9,6 +10,7 @@ from transformer_jax.config.validation import (
     check_types,
     fail,
 )
+from transformer_jax.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +27,8 @@ class DataConfig:
         BLEU: languages without spaces, for example 'zh', are scored by characters. It may equal
         source_language, for paraphrases or corrections.
       train_source: with corpus 'files', the text file of training sources, one sentence a line; or
-        one TSV, CSV or JSON-lines table of both sides. A name may end in .gz or .xz. With corpus
-        'trees', the file of training trees, or a pattern such as 'wsj/0[2-9]/*.mrg'.
+        one TSV, CSV or JSON-lines table of both sides. A name may end in .gz or .xz, and may be a
+        pattern of many files, 'web/*.tsv.gz'. With corpus 'trees', the file of training trees.
       tree_tags: with corpus 'trees', whether the model also writes the part of speech of each word.
       train_target: with corpus 'files', the text file of training targets; its line n translates
         line n of train_source. Empty if train_source is a table.
@@ -38,6 +40,18 @@ class DataConfig:
       test_source: as train_source, for the test set; if empty, pairs are held out of the training
         set.
       test_target: as train_target, for the test set.
+      augment: shares of the training pairs that are seen in other spellings, for example
+        'upper=0.05 title=0.05 typos=0.1', drawn anew in each epoch: both sides in upper case, or
+        with each word capitalised; or with typos in the source.
+      tag: put before every source sentence, for one model of many languages: '<2fr>' is a piece of
+        its own, and means 'to French'.
+      corpora: several corpora in place of one, a line for each: its name, then fields of this
+        section as FIELD=VALUE, for example 'web train_source=web.tsv filters=duplicates'. A part
+        takes the other fields from here. Dev and test are those of all parts that have them.
+      mix: with corpora, the share of each in the pairs of training, for example 'web=0.8 news=0.2',
+        also in stages: 'web=0.8 news=0.2 until 20000; news=1'. If empty, their sizes decide.
+      temperature: with corpora and no mix, shares are sizes to the power of 1 / temperature: 1 sees
+        all pairs equally often, at most 1,000,000 the corpora.
       source_column: column of the sources, in tables, 'tfds' and 'huggingface'; if empty, it is
         source_language.
       target_column: column of the targets, in tables, 'tfds' and 'huggingface'; if empty, it is
@@ -99,6 +113,11 @@ class DataConfig:
     test_source: str = ''
     test_target: str = ''
     tree_tags: bool = False
+    augment: str = ''
+    tag: str = ''
+    corpora: str = ''
+    mix: str = ''
+    temperature: float = 1.0
     source_column: str = ''
     target_column: str = ''
     dataset: str = 'wmt14_translate/de-en'
@@ -155,6 +174,7 @@ class DataConfig:
             sentences_per_batch=(0, 1_000_000),
             num_buckets=(1, 256),
             seed=(0, 2**32 - 1),
+            temperature=(1, 1_000_000),
         )
         check_rate('data', self, 'subword_sampling')
         self._check_vocabularies()
@@ -173,6 +193,14 @@ class DataConfig:
                 f'holds fewer than 8 sentences of data.max_length={self.max_length}: '
                 f'set it to {8 * self.max_length} or more, or lower data.max_length.',
             )
+        if self.tag and not is_tag(self.tag):
+            fail('data.tag', self.tag, "must have the form of '<2fr>', of letters and digits.")
+        if self.corpora:
+            self._check_corpora()
+            return
+        for name in ('mix', 'temperature'):
+            if (value := getattr(self, name)) != getattr(DataConfig, name):
+                fail(f'data.{name}', value, 'is for data.corpora, which is empty: leave it out.')
         if self.corpus in ('files', 'trees') and not self.train_source:
             fail(
                 'data.train_source',
@@ -207,6 +235,60 @@ class DataConfig:
                 'data.target_column',
                 self.target_column,
                 'is also data.source_column: name two columns.',
+            )
+
+    @property
+    def mixes(self) -> bool:
+        """Whether training mixes corpora in shares, so that it has no epochs."""
+        return bool(self.mix) or self.temperature != 1
+
+    def parts(self) -> dict[str, 'DataConfig']:
+        """Return the settings of each part of `corpora`, by its name."""
+        parts = {}
+        for name, fields in read_corpora(self.corpora).items():
+            try:
+                parts[name] = dataclasses.replace(
+                    self, corpora='', mix='', temperature=1.0, **fields
+                )
+            except UserError as error:
+                raise UserError(f'data.corpora, in the part {name!r}: {error}') from None
+        return parts
+
+    def tags(self) -> list[str]:
+        """Return the tags of all parts, each once."""
+        parts = self.parts().values() if self.corpora else [self]
+        return list(dict.fromkeys(part.tag for part in parts if part.tag))
+
+    def stages(self) -> list[MixStage]:
+        """Return the stages of `mix`; none if it is empty."""
+        return read_mix(self.mix, list(read_corpora(self.corpora)))
+
+    def _check_corpora(self) -> None:
+        for split in ('train', 'dev', 'test'):
+            for side in ('source', 'target'):
+                if name := getattr(self, f'{split}_{side}'):
+                    fail(
+                        f'data.{split}_{side}',
+                        name,
+                        'is of one corpus, but data.corpora names several: move it there.',
+                    )
+        if len(read_corpora(self.corpora)) < 2:
+            fail('data.corpora', self.corpora, 'must have two parts or more, a line for each.')
+        parts = self.parts()
+        for name, part in parts.items():
+            if part.corpus in ('phrasebook', 'trees', 'none'):
+                fail(
+                    'data.corpora',
+                    self.corpora,
+                    f"has a part {name!r} with corpus={part.corpus!r}, which must be 'files', "
+                    "'tfds' or 'huggingface'.",
+                )
+        self.stages()
+        if self.mix and self.temperature != 1:
+            fail(
+                'data.temperature',
+                self.temperature,
+                'has no effect, because data.mix gives the shares: leave out one of the two.',
             )
 
     def _check_vocabularies(self) -> None:

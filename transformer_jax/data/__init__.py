@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from transformer_jax.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from transformer_jax.data.batching import Batch as Batch
     from transformer_jax.data.batching import BatchPlan as BatchPlan
-    from transformer_jax.data.batching import Bucket as Bucket
-    from transformer_jax.data.batching import batches_by_length as batches_by_length
-    from transformer_jax.data.batching import make_buckets as make_buckets
     from transformer_jax.data.batching import plan_epoch as plan_epoch
+    from transformer_jax.data.buckets import Batch as Batch
+    from transformer_jax.data.buckets import Bucket as Bucket
+    from transformer_jax.data.buckets import batches_by_length as batches_by_length
+    from transformer_jax.data.buckets import make_buckets as make_buckets
     from transformer_jax.data.loader import training_batches as training_batches
     from transformer_jax.data.token_store import Sentences as Sentences
     from transformer_jax.data.token_store import TokenStore as TokenStore
@@ -24,14 +24,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        'transformer_jax.data.batching': [
-            'Batch',
-            'BatchPlan',
-            'Bucket',
-            'batches_by_length',
-            'make_buckets',
-            'plan_epoch',
-        ],
+        'transformer_jax.data.batching': ['BatchPlan', 'plan_epoch'],
+        'transformer_jax.data.buckets': ['Batch', 'Bucket', 'batches_by_length', 'make_buckets'],
         'transformer_jax.data.loader': ['training_batches'],
         'transformer_jax.data.token_store': ['Sentences', 'TokenStore', 'sentences_from'],
         'transformer_jax.data.vocabulary': ['Vocabulary'],

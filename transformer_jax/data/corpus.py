@@ -15,11 +15,12 @@ from transformer_jax.data.columns import Unavailable
 from transformer_jax.data.filters import FilteredCorpus, read_filters
 from transformer_jax.data.held_out import HeldOutCorpus
 from transformer_jax.data.hugging_face import HuggingFaceCorpus
+from transformer_jax.data.mixture import JoinedCorpora, MixedCorpus, TaggedCorpus
 from transformer_jax.data.phrasebook import PhrasebookCorpus
 from transformer_jax.data.text_files import FilesCorpus, Pair
 from transformer_jax.data.tfds import TfdsCorpus
 from transformer_jax.data.tree_corpus import TreeCorpus
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, shown
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -48,15 +49,36 @@ class NamedCorpus(Corpus, Protocol):
     names: dict[str, str]
 
 
-def open_corpus(config: DataConfig) -> Corpus:
+def open_corpus(config: DataConfig, filtered: bool = True) -> Corpus:
     """Open the corpus that `config` names; missing dev and test sets are held out of train.
+
+    Args:
+      config: names the corpus, or several.
+      filtered: whether data.filters are applied.
 
     Raises:
       UserError: if the corpus is missing, damaged or empty, or lacks the languages or columns.
     """
+    if config.corpora:
+        return _open_mixture(config, filtered)
     filters = read_filters(config)
     corpus = _checked(config)
-    return FilteredCorpus(corpus, filters) if filters else corpus
+    if not (filters and filtered):
+        return corpus
+    return FilteredCorpus(corpus, filters, tag=config.tag)
+
+
+def _open_mixture(config: DataConfig, filtered: bool) -> MixedCorpus:
+    configs = config.parts()
+    for part in configs.values():
+        read_filters(part)  # their mistakes, before corpora are read
+    joined, whole = _open(config)
+    for corpus in joined.corpora.values():
+        for split in corpus.names:
+            _check_not_empty(corpus, split)
+    if isinstance(whole, HeldOutCorpus):
+        whole.check()
+    return MixedCorpus(joined, whole, configs, filtered)
 
 
 def _checked(config: DataConfig) -> Corpus:
@@ -101,11 +123,11 @@ def load_split(config: DataConfig, split: str, fingerprint: str) -> list[Pair] |
     except Unavailable:
         raise
     except Exception:  # libraries raise many kinds
-        if config.corpus in ('files', 'trees'):
+        if config.corpus in ('files', 'trees') and not config.corpora:
             raise
         # Neither shown nor chained, because the library's message may quote the content.
         raise UserError(
-            f'data.dataset={config.dataset!r} cannot be read: restore it as it was when the run '
+            f'{_origin(config, split)} cannot be read: restore it as it was when the run '
             'began, or name files (--source, --reference).'
         ) from None
     if found != fingerprint:
@@ -119,6 +141,16 @@ def load_split(config: DataConfig, split: str, fingerprint: str) -> list[Pair] |
 
 def _open(config: DataConfig, **options: bool) -> tuple[NamedCorpus, Corpus]:
     """Return the corpus that `config` names, and the same with dev and test sets."""
+    if config.corpora:
+        parts = config.parts().items()
+        named = JoinedCorpora({name: _open_named(part, **options) for name, part in parts})
+    else:
+        named = _open_named(config, **options)
+    missing = [split for split in ('dev', 'test') if split not in named.names]
+    return named, HeldOutCorpus(named, missing, config) if missing else named
+
+
+def _open_named(config: DataConfig, **options: bool) -> NamedCorpus:
     if config.corpus == 'files':
         named = FilesCorpus(config)
     elif config.corpus == 'trees':
@@ -126,8 +158,7 @@ def _open(config: DataConfig, **options: bool) -> tuple[NamedCorpus, Corpus]:
     else:
         kinds = {'tfds': TfdsCorpus, 'huggingface': HuggingFaceCorpus}
         named = kinds[config.corpus](config, **options)
-    missing = [split for split in ('dev', 'test') if split not in named.names]
-    return named, HeldOutCorpus(named, missing, config) if missing else named
+    return TaggedCorpus(named, config.tag) if config.tag else named
 
 
 def _check_not_empty(corpus: NamedCorpus, split: str) -> None:
@@ -139,6 +170,8 @@ def _origin(config: DataConfig, split: str) -> str:
     """Return the source of a split's pairs, for a message."""
     if config.corpus == 'phrasebook':
         return 'the embedded phrasebook'
+    if config.corpora:
+        return f'data.corpora={shown(config.corpora)}'
     fields = ('corpus', 'dataset', 'data_dir')
     if config.corpus in ('files', 'trees'):
         named = split if getattr(config, f'{split}_source') else 'train'  # it is held out of train

@@ -1,15 +1,16 @@
 """What a corpus is made of, before anybody trains on it."""
 
 import dataclasses
-import hashlib
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.corpus import open_corpus
-from transformer_jax.data.filters import Filter, FilterCounter, Found, read_filters
+from transformer_jax.data.filters import Filter, FilterCounter, Found, read_filters, without_tag
+from transformer_jax.data.hash_set import HashSet
 from transformer_jax.data.text_files import Pair
 from transformer_jax.runtime.signals import stop_if_requested
 
@@ -101,26 +102,30 @@ def report(config: DataConfig) -> CorpusReport:
       UserError: if the corpus cannot be read.
     """
     filters = read_filters(dataclasses.replace(config, filters=config.filters or USUAL_FILTERS))
-    corpus = open_corpus(dataclasses.replace(config, filters=''))
-    seen: tuple[set[int], set[int]] = set(), set()
-    train, found = _read(corpus.pairs('train'), filters, seen, is_train=True)
+    corpus, tags = open_corpus(config, filtered=False), config.tags()
+    seen = HashSet(), HashSet()
+
+    def pairs(split: str) -> Iterator[Pair]:
+        return ((without_tag(s, *tags), t) for s, t in corpus.pairs(split))
+
+    train, found = _read(pairs('train'), filters, seen, is_train=True)
     splits = {'train': train}
     for name in ('dev', 'test'):
-        splits[name], _ = _read(corpus.pairs(name), [], seen, is_train=False)
+        splits[name], _ = _read(pairs(name), [], seen, is_train=False)
     return CorpusReport(splits, found)
 
 
 def _read(
     pairs: Iterable[Pair],
     filters: Sequence[Filter],
-    seen: tuple[set[int], set[int]],
+    seen: tuple[HashSet, HashSet],
     *,
     is_train: bool,
 ) -> tuple[SplitReport, list[Found]]:
     """Return numbers of pairs and what each filter drops; `seen` has hashes of train's texts."""
     counters = [FilterCounter([one]) for one in filters]
-    words: list[tuple[int, int]] = []
-    whole: set[tuple[int, int]] = set()
+    words = array('i'), array('i')
+    whole = HashSet()
     characters: tuple[set[str], set[str]] = set(), set()
     empty = duplicates = 0
     known = [0, 0]
@@ -128,30 +133,25 @@ def _read(
         stop_if_requested()
         for counter in counters:
             counter.keeps(pair)
-        words.append((len(pair[0].split()), len(pair[1].split())))
-        empty += not all(words[-1])
-        hashes = _hash(pair[0]), _hash(pair[1])
-        duplicates += hashes in whole
-        whole.add(hashes)
+        split = [text.split() for text in pair]
+        empty += not all(split)
+        plain = [' '.join(text) for text in split]
+        duplicates += not whole.add('\n'.join(plain))
         for side in (0, 1):
+            words[side].append(len(split[side]))
             characters[side].update(pair[side])
             if is_train:
-                seen[side].add(hashes[side])
+                seen[side].add(plain[side])
             else:
-                known[side] += hashes[side] in seen[side]
-    split = SplitReport(
-        np.array(words, np.int32).reshape(-1, 2).T,
+                known[side] += plain[side] in seen[side]
+    report = SplitReport(
+        np.array(words, np.int32),
         empty,
         duplicates,
         *known,
         (len(characters[0]), len(characters[1])),
     )
-    return split, [found for counter in counters for found in counter.found()]
-
-
-def _hash(text: str) -> int:
-    plain = ' '.join(text.split()).encode()
-    return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), 'big')
+    return report, [found for counter in counters for found in counter.found()]
 
 
 def _split_lines(name: str, split: SplitReport) -> list[str]:

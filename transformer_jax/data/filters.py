@@ -1,6 +1,5 @@
 """Filters of training pairs: each counts what it drops, and shows examples."""
 
-import hashlib
 import logging
 import re
 import unicodedata
@@ -9,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from transformer_jax.config import DataConfig
+from transformer_jax.data.hash_set import HashSet
 from transformer_jax.data.text_files import Pair
 from transformer_jax.errors import UserError, did_you_mean, shown
 from transformer_jax.storage.cache import content_digest
@@ -59,14 +59,16 @@ def read_filters(config: DataConfig) -> list[Filter]:
 class FilteredCorpus:
     """A corpus whose training pairs pass filters. Dev and test stay as they are."""
 
-    def __init__(self, corpus: Any, filters: Sequence[Filter]):
+    def __init__(self, corpus: Any, filters: Sequence[Filter], name: str = '', tag: str = ''):
         """Filter the training pairs of a corpus.
 
         Args:
           corpus: a `Corpus`.
           filters: the filters, in the order in which they are asked.
+          name: of the corpus, if it is one of several.
+          tag: what its sources begin with, which filters do not see.
         """
-        self._corpus, self._filters = corpus, filters
+        self._corpus, self._filters, self._name, self._tag = corpus, filters, name, tag
         self._said = False
 
     def pairs(self, split: str) -> Iterator[Pair]:
@@ -81,12 +83,19 @@ class FilteredCorpus:
     def _passing(self) -> Iterator[Pair]:
         counter = FilterCounter(self._filters)
         for pair in self._corpus.pairs('train'):
-            if counter.keeps(pair):
+            source, target = pair
+            if counter.keeps((without_tag(source, self._tag), target)):
                 yield pair
         if not self._said:  # the corpus is read twice, for the vocabulary and for the tokens
             self._said = True
             for line in counter.report():
-                _logger.info('%s', line)
+                _logger.info('%s%s', f'{self._name}: ' if self._name else '', line)
+
+
+def without_tag(source: str, *tags: str) -> str:
+    """Return a source sentence without the tag that it begins with, if it is one of these."""
+    first, _, rest = source.partition(' ')
+    return rest if first in tags and first else source
 
 
 class FilterCounter:
@@ -189,17 +198,8 @@ def _identical(value: str, config: DataConfig) -> Callable[[], Drops]:
 def _repeated(key: Callable[[str, str], str]) -> Callable[[str, DataConfig], Callable[[], Drops]]:
     def make(value: str, config: DataConfig) -> Callable[[], Drops]:
         def of_pass() -> Drops:
-            seen: set[int] = set()  # hashes, because texts would need several times the memory
-
-            def drops(source: str, target: str) -> bool:
-                text = key(source, target).encode()
-                hashed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), 'big')
-                if hashed in seen:
-                    return True
-                seen.add(hashed)
-                return False
-
-            return drops
+            seen = HashSet()
+            return lambda source, target: not seen.add(key(source, target))
 
         return of_pass
 

@@ -7,7 +7,7 @@ import heapq
 import json
 import logging
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from transformer_jax.config import DataConfig
@@ -65,7 +65,8 @@ class HeldOutCorpus:
     def pairs(self, split: str) -> Iterator[Pair]:
         if split in self._sizes:
             return iter(self._held_out[split])
-        return self._train() if split == 'train' else self._corpus.pairs(split)
+        pairs = self._corpus.pairs(split)
+        return self.kept(pairs) if split == 'train' else pairs
 
     def fingerprint(self, split: str) -> str:
         if split not in self._sizes and split != 'train':
@@ -81,11 +82,12 @@ class HeldOutCorpus:
         normalized = ' '.join(unicodedata.normalize('NFKC', spaced).split())
         return normalized.casefold() if self._ignores_case else normalized
 
-    def _train(self) -> Iterator[Pair]:
+    def kept(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield those of some training pairs that are not held out."""
         held_out = {
             self._normalized(source) for pairs in self._held_out.values() for source, _ in pairs
         }
-        for pair in self._corpus.pairs('train'):
+        for pair in pairs:
             if self._normalized(pair[0]) not in held_out:
                 yield pair
 

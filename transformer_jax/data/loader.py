@@ -1,7 +1,7 @@
 """Training batches: tf.data gathers and pads the pairs that the batch plan lists, ahead of time.
 
-tf.data works on whole batches and with graph operations only: each batch costs one gather per side.
-Until TensorFlow is imported, or if it is not installed, a plain thread makes the same batches.
+Sentences are read where they lie, in mapped files. Until TensorFlow is imported, or if it is not
+installed, a plain thread makes the same batches.
 """
 
 import contextlib
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from transformer_jax.data.batching import Batch, BatchPlan, Bucket, ProcessRows, all_rows
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.buckets import Batch, Bucket, ProcessRows, all_rows
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore
 
@@ -46,24 +47,26 @@ def training_batches(
       The bucket, and 'source' [process rows, S] and 'target' [process rows, T], int32 ids, 0 for
       padding.
     """
-    epoch, index = plan.locate(start_step)
-    epochs = -(-_MIN_BATCHES // plan.batches_per_epoch)
+    following_round, index = plan.locate(start_step)
 
-    def planned(first: int) -> list[Any]:
-        """Return the input of `read` for each batch of `epochs` epochs from `first` on."""
-        result = []
-        for epoch in range(first, first + epochs):
-            batches = plan.epoch(epoch)
+    def planned(first: int) -> tuple[list[Any], int]:
+        """Return the input of `read` for the batches from round `first` on, and the next round."""
+        result: list[Any] = []
+        number = first
+        while len(result) < _MIN_BATCHES + (index if number == first else 0):
+            batches = plan.round(number)
             if subword_sampler is None:
                 result += [
                     batch._replace(ids=process_rows(batch.bucket, batch.ids)) for batch in batches
                 ]
             else:
-                result += [(batch, epoch, index) for index, batch in enumerate(batches)]
-        return result
+                result += [(batch, number, place) for place, batch in enumerate(batches)]
+            number += 1
+        return result, number
 
     with ThreadPoolExecutor(1) as planner, ThreadPoolExecutor(1) as loader:
-        batches = planned(epoch)[index:]
+        batches, following_round = planned(following_round)
+        batches = batches[index:]
         if subword_sampler is not None:
             read = _sampled_batches(subword_sampler, process_rows)
         elif _tensorflow_is_loaded():
@@ -80,10 +83,9 @@ def training_batches(
                 taken += 1
             batches, read = batches[taken:], loading.result()
         while True:
-            epoch += epochs
-            following = planner.submit(planned, epoch)  # plan ahead during training
+            following = planner.submit(planned, following_round)  # plan ahead during training
             yield from read(batches)
-            batches = following.result()
+            batches, following_round = following.result()
 
 
 def load_tensorflow() -> None:
@@ -109,22 +111,18 @@ def _stored_batches(store: TokenStore):
     try:
         from transformer_jax.data._tensorflow import import_tensorflow
 
-        tf = import_tensorflow()
+        import_tensorflow()
     except ImportError:
         _logger.warning('tensorflow is not installed: a plain thread feeds the batches.')
         return lambda batches: thread_batches(store, batches)
-    sides = {
-        name: (tf.constant(sentences.tokens), tf.constant(sentences.offsets))
-        for name, sentences in (('source', store.source), ('target', store.target))
-    }
-    return lambda batches: tf_data_batches(sides, batches)
+    return lambda batches: tf_data_batches(store, batches)
 
 
-def tf_data_batches(sides, batches: list[Batch]) -> Iterator[tuple[Bucket, Arrays]]:
+def tf_data_batches(store: TokenStore, batches: list[Batch]) -> Iterator[tuple[Bucket, Arrays]]:
     """Gather `batches` with tf.data.
 
     Args:
-      sides: 'source' and 'target', each a pair of tensors: tokens and offsets of `Sentences`.
+      store: the tokenised pairs.
       batches: of the plan, with the ids of this process's rows.
 
     Yields:
@@ -135,42 +133,31 @@ def tf_data_batches(sides, batches: list[Batch]) -> Iterator[tuple[Bucket, Array
     tf = import_tensorflow()
     if not batches:
         return
-    ids = tf.constant(np.concatenate([batch.ids for batch in batches]))
-    ends = tf.constant(np.cumsum([0] + [len(batch.ids) for batch in batches]))
-    lengths = {
-        'source': tf.constant([batch.bucket.source_length for batch in batches]),
-        'target': tf.constant([batch.bucket.target_length for batch in batches]),
-    }
 
-    def gather(index):
-        rows = ids[ends[index] : ends[index + 1]]
-        result = {}
-        for name, (tokens, offsets) in sides.items():
-            start = tf.gather(offsets, tf.maximum(rows, 0))
-            count = tf.where(rows >= 0, tf.gather(offsets, tf.maximum(rows, 0) + 1) - start, 0)
-            column = tf.range(tf.cast(lengths[name][index], tf.int64))[None, :]
-            real = column < count[:, None]
-            where = tf.where(real, start[:, None] + column, 0)
-            result[name] = tf.where(real, tf.cast(tf.gather(tokens, where), tf.int32), 0)
-        return result
+    def gather(number: np.ndarray) -> list[np.ndarray]:
+        return list(_gathered(store, batches[int(number)]).values())
 
     dataset = tf.data.Dataset.range(len(batches)).map(
-        gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        lambda number: tf.numpy_function(gather, [number], [tf.int32, tf.int32]),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
     )
     arrays = dataset.prefetch(_PREFETCH).as_numpy_iterator()
-    yield from zip((batch.bucket for batch in batches), arrays, strict=True)
+    for batch, sides in zip(batches, arrays, strict=True):
+        yield batch.bucket, dict(zip(('source', 'target'), sides, strict=True))
+
+
+def _gathered(store: TokenStore, batch: Batch) -> Arrays:
+    return {
+        'source': store.source.padded(batch.ids, batch.bucket.source_length),
+        'target': store.target.padded(batch.ids, batch.bucket.target_length),
+    }
 
 
 def thread_batches(store: TokenStore, batches: list[Batch]) -> Iterator[tuple[Bucket, Arrays]]:
     """Gather `batches` with NumPy in one thread; yields as `training_batches`."""
 
-    def gather(batch: Batch) -> tuple[Bucket, Arrays]:
-        return batch.bucket, {
-            'source': store.source.padded(batch.ids, batch.bucket.source_length),
-            'target': store.target.padded(batch.ids, batch.bucket.target_length),
-        }
-
-    yield from _ahead(gather, batches)
+    yield from _ahead(lambda batch: (batch.bucket, _gathered(store, batch)), batches)
 
 
 def _ahead(make: Callable[[Any], Any], items: Iterable) -> Iterator[Any]:

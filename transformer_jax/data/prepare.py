@@ -5,12 +5,19 @@ import io
 import itertools
 import logging
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.batching import BatchPlan
+from transformer_jax.config.mixture import MixStage
+from transformer_jax.data.augment import Augmentation, RespeltCorpus, read_augment
+from transformer_jax.data.batching import BatchPlan, Stage
 from transformer_jax.data.corpus import Corpus, open_corpus
+from transformer_jax.data.lengths import chunks
+from transformer_jax.data.mixture import MixedCorpus
+from transformer_jax.data.order import MixedOrder
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
@@ -22,7 +29,7 @@ from transformer_jax.storage.cache import (
     failures_to_cache,
     make_folder,
 )
-from transformer_jax.storage.files import atomic_write, read_regular
+from transformer_jax.storage.files import atomic_write, open_regular, read_regular
 
 _logger = logging.getLogger('transformer_jax')
 # Increase this when a seed draws other segmentations: cached lengths depend on the draws.
@@ -44,6 +51,7 @@ class Data:
       dev: (source, target) texts of the dev set.
       test: (source, target) texts of the test set.
       fingerprint: hex digest of the content of all data, whatever their paths.
+      older_fingerprint: the same of a run that was begun before epochs were planned in rounds.
       split_fingerprints: hex digests of 'dev' and of 'test'.
     """
 
@@ -54,6 +62,7 @@ class Data:
     dev: list[tuple[str, str]]
     test: list[tuple[str, str]]
     fingerprint: str
+    older_fingerprint: str
     split_fingerprints: dict[str, str]
 
 
@@ -73,6 +82,7 @@ def prepare(config: DataConfig, vocabulary: VocabularyPair | None = None) -> Dat
 
 
 def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
+    augmentations = read_augment(config)  # its mistakes, before corpora are read
     corpus = open_corpus(config)
     make_folder(cache_folder(config.cache_dir))
     if vocabulary is None:
@@ -85,17 +95,22 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             'pieces, but this one has whole characters or words: set it to 0.'
         )
     content = corpus.fingerprint('train')
-    name = f'tokens-{content_digest([content, vocabulary.digest])}'
-    store = cached_store(cache_folder(config.cache_dir) / name, corpus.pairs('train'), vocabulary)
+    stores = _stores(config, corpus, vocabulary)
+    sizes = {name: len(part) for name, part in stores.items()}
+    store = TokenStore.joined(
+        [*stores.values(), *_respelt_stores(config, corpus, vocabulary, sizes, augmentations)]
+    )
+    pairs = sum(sizes.values())
     if store.empty:
-        _logger.warning('Left out %s training pairs with an empty side.', f'{store.empty:,}')
-    if not len(store):
+        empty = sum(part.empty for part in stores.values())
+        _logger.warning('Left out %s training pairs with an empty side.', f'{empty:,}')
+    if not pairs:
         raise UserError(
             f'data.corpus={config.corpus!r} has no training pair with text on both sides: '
             'check its files and columns.'
         )
-    _warn_of_byte_fallback(config, store, vocabulary)
-    subword_sampler, lengths = None, (store.source.lengths, store.target.lengths)
+    _warn_of_byte_fallback(config, stores, vocabulary)
+    subword_sampler, lengths = None, store.lengths
     if config.subword_sampling:
         subword_sampler = SubwordSampler(
             store,
@@ -104,7 +119,8 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             seed=config.seed,
             drawn=drawn,
         )
-        lengths = _planned_lengths(config, name, subword_sampler)
+        digest = content_digest([content, vocabulary.digest])
+        lengths = _planned_lengths(config, f'tokens-{digest}', subword_sampler)
     try:
         plan = BatchPlan(
             *lengths,
@@ -113,6 +129,8 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             num_buckets=config.num_buckets,
             sentences_per_batch=config.sentences_per_batch,
             seed=config.seed,
+            stages=_stages(config, sizes),
+            spellings=[one.rate for one in augmentations],
         )
     except ValueError as error:
         raise UserError(
@@ -122,7 +140,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
         _logger.warning(
             'Left out %s of %s training pairs, longer than data.max_length=%d tokens.',
             f'{plan.dropped:,}',
-            f'{len(store):,}',
+            f'{pairs:,}',
             config.max_length,
         )
     splits = {split: corpus.fingerprint(split) for split in ('dev', 'test')}
@@ -133,27 +151,112 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
                 split,
             )
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
-    fingerprint = content_digest([content, *splits.values(), vocabulary.digest])
-    return Data(vocabulary, store, plan, subword_sampler, dev, test, fingerprint, splits)
+    digests = [content, *splits.values(), vocabulary.digest]
+    older = fingerprint = content_digest(digests)
+    if not plan.rounds_are_epochs:
+        fingerprint = content_digest([*digests, 'rounds'])
+    return Data(vocabulary, store, plan, subword_sampler, dev, test, fingerprint, older, splits)
+
+
+def _stores(
+    config: DataConfig, corpus: Corpus, vocabulary: VocabularyPair
+) -> dict[str, TokenStore]:
+    """Return the tokenised training pairs of each part; of a corpus that is no mixture, by ''.
+
+    Raises:
+      UserError: if a part of a mixture has no pair that training can use.
+    """
+    folder = cache_folder(config.cache_dir)
+    if not isinstance(corpus, MixedCorpus):
+        return {'': _store(folder, corpus, vocabulary)}
+    stores = {name: _store(folder, part, vocabulary) for name, part in corpus.parts.items()}
+    for name, store in stores.items():
+        if not any(
+            ((source <= config.max_length) & (target <= config.max_length)).any()
+            for source, target in chunks(*store.lengths)
+        ):
+            raise UserError(
+                f'data.corpora has a part {name!r} without a training pair that has text on both '
+                f'sides and at most data.max_length={config.max_length} tokens: leave it out, or '
+                'check its files and filters.'
+            )
+    return stores
+
+
+def _respelt_stores(
+    config: DataConfig,
+    corpus: Corpus,
+    vocabulary: VocabularyPair,
+    sizes: Mapping[str, int],
+    spellings: Sequence[Augmentation],
+) -> list[TokenStore]:
+    """Return the training pairs of each part in each spelling of data.augment."""
+    folder, stores = cache_folder(config.cache_dir), []
+    parts = corpus.parts if isinstance(corpus, MixedCorpus) else {'': corpus}
+    for spelling in spellings:
+        for name, part in parts.items():
+            spelt = RespeltCorpus(part, spelling.name, config.tags())
+            stores.append(_store(folder, spelt, vocabulary))
+            if len(stores[-1]) != sizes[name]:
+                raise UserError(
+                    f'data.augment={config.augment!r} leaves no text of some pairs in the spelling '
+                    f'{spelling.name!r}: leave it out.'
+                )
+    return stores
+
+
+def _store(folder: Path, corpus: Corpus, vocabulary: VocabularyPair) -> TokenStore:
+    name = f'tokens-{content_digest([corpus.fingerprint("train"), vocabulary.digest])}'
+    return cached_store(folder / name, corpus.pairs('train'), vocabulary)
+
+
+def _stages(config: DataConfig, sizes: dict[str, int]) -> list[Stage]:
+    """Return the stages of a mixture; none if every pair is seen once in each epoch.
+
+    Args:
+      config: names the shares, or the temperature.
+      sizes: pairs of each part.
+    """
+    if not config.mixes:
+        return []
+    stages = config.stages()
+    if not stages:
+        # Devlin et al. (2018): shares are sizes to a power, so that small corpora are seen more.
+        shares = {name: size ** (1 / config.temperature) for name, size in sizes.items()}
+        stages = [MixStage(shares, None)]
+    return [
+        Stage(
+            MixedOrder(
+                list(sizes.values()),
+                [stage.shares.get(name, 0) for name in sizes],
+                config.seed,
+                number,
+            ),
+            stage.until,
+        )
+        for number, stage in enumerate(stages)
+    ]
 
 
 def _warn_of_byte_fallback(
-    config: DataConfig, store: TokenStore, vocabulary: VocabularyPair
+    config: DataConfig, stores: Mapping[str, TokenStore], vocabulary: VocabularyPair
 ) -> None:
-    sides = (
-        (config.source_language, vocabulary.source, store.source),
-        (config.target_language, vocabulary.target, store.target),
-    )
-    for language, side, (tokens, _) in sides:
-        rate = side.byte_fallback_rate(tokens[:_SAMPLE])
-        if rate > _MAX_BYTE_FALLBACK_RATE:
-            _logger.warning(
-                'The vocabulary has no pieces for many characters of %r: %.0f %% of its tokens are '
-                'single bytes or unknown. Check data.vocabulary, train.init_from and '
-                'data.character_coverage.',
-                language,
-                100 * rate,
-            )
+    parts = config.parts() if config.corpora else {'': config}
+    for name, store in stores.items():
+        sides = (
+            (parts[name].source_language, vocabulary.source, store.source),
+            (parts[name].target_language, vocabulary.target, store.target),
+        )
+        for language, side, (tokens, _) in sides:
+            rate = side.byte_fallback_rate(tokens[:_SAMPLE])
+            if rate > _MAX_BYTE_FALLBACK_RATE:
+                _logger.warning(
+                    'The vocabulary has no pieces for many characters of %r: %.0f %% of its tokens '
+                    'are single bytes or unknown. Check data.vocabulary, train.init_from and '
+                    'data.character_coverage.',
+                    language,
+                    100 * rate,
+                )
 
 
 def _planned_lengths(
@@ -171,7 +274,8 @@ def _planned_lengths(
     name = f'lengths-{content_digest(map(str, settings))}.npy'
     path = cache_folder(config.cache_dir) / name
     try:
-        return np.load(io.BytesIO(read_regular(path)), allow_pickle=False)
+        with open_regular(path):  # no pipe
+            return np.load(path, mmap_mode='r', allow_pickle=False)
     except FileNotFoundError:
         pass
     except (OSError, ValueError, EOFError):
@@ -213,10 +317,11 @@ def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = N
     model_type = config.vocabulary_type
     if side == 'target' and config.target_vocabulary_type:
         model_type = config.target_vocabulary_type
-    settings = (config.vocab_size, config.character_coverage, config.normalization, config.seed)
+    settings = (config.vocab_size, config.character_coverage, config.normalization)
     # Names of the default type are as they were before there were others.
     type_ = [] if model_type == 'bpe' else [model_type]
-    kind = [*map(str, settings), *([side] if side else []), *type_]
+    tags = [] if side == 'target' else config.tags()
+    kind = [*map(str, settings), *([side] if side else []), *type_, *tags]
     name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *kind])}.model'
     path = cache_folder(config.cache_dir) / name
     if os.path.exists(path):
@@ -240,7 +345,7 @@ def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = N
         model_type=model_type,
         character_coverage=config.character_coverage,
         normalization=config.normalization,
-        seed=config.seed,
+        tags=tags,
     )
     vocabulary.save(path)
     return vocabulary

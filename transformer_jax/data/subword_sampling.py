@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from transformer_jax.data.batching import Batch, ProcessRows, all_rows
+from transformer_jax.data.buckets import Batch, ProcessRows, all_rows
 from transformer_jax.data.token_store import Sentences, TokenStore, sentences_from
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.runtime.signals import stop_if_requested
@@ -91,7 +91,7 @@ class SubwordSampler:
     def _draw(self, side: str, ids: np.ndarray, length: int, epoch: int, index: int) -> Sentences:
         """Return a sentence for each of `ids`, an empty one for -1."""
         vocabulary = self._vocabularies[side]
-        lines = [np.zeros(0, np.int32) if i < 0 else self._stored(side, i) for i in ids]
+        lines = [np.zeros(0, np.int32) if i < 0 else self._sides[side].sentence(i) for i in ids]
         # An unknown token has no text to draw from, so its sentence keeps its stored tokens.
         known = [len(line) > 0 and vocabulary.unknown_id not in line for line in lines]
         wanted = np.flatnonzero(known)
@@ -111,10 +111,4 @@ class SubwordSampler:
         return self._vocabularies[side].sample(texts, self.rate, int(seed.generate_state(1)[0]))
 
     def _texts(self, side: str, ids: np.ndarray) -> list[str]:
-        return self._vocabularies[side].texts([self._stored(side, i) for i in ids])
-
-    def _stored(self, side: str, i: int) -> np.ndarray:
-        sentences = self._sides[side]
-        return np.asarray(
-            sentences.tokens[sentences.offsets[i] : sentences.offsets[i + 1]], np.int32
-        )
+        return self._vocabularies[side].texts([self._sides[side].sentence(i) for i in ids])

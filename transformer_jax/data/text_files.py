@@ -4,9 +4,11 @@ import codecs
 import contextlib
 import csv
 import dataclasses
+import glob
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import lzma
 import os
@@ -197,8 +199,18 @@ class TextFile:
         return '.'
 
 
+def matching_files(path: pathlib.Path) -> list[pathlib.Path]:
+    """Return the files that a pattern such as 'web/*.tsv' matches, in the order of their names.
+
+    A path that exists, or that nothing matches, stands for itself.
+    """
+    if os.path.exists(path):
+        return [path]
+    return [pathlib.Path(x) for x in sorted(glob.glob(str(path)))] or [path]
+
+
 class FilesCorpus:
-    """Two text files aligned by line, or two columns of one table, for each split.
+    """Two text files aligned by line, or two columns of one table, for each split; or many of them.
 
     A file is parsed only when `pairs` is called for its split.
     """
@@ -207,7 +219,8 @@ class FilesCorpus:
         self._config = config
         self._digests: dict[str, str] = {}
         self._aligned: set[str] = set()
-        self._files: dict[str, list[TextFile]] = {}
+        self._files: dict[str, list[list[TextFile]]] = {}
+        self.names: dict[str, str] = {}
         for split in ('train', 'dev', 'test'):
             fields = [f'{split}_source', f'{split}_target']
             paths = [getattr(config, field) for field in fields]
@@ -217,15 +230,20 @@ class FilesCorpus:
                     for field, path in zip(fields, paths, strict=True)
                     if path
                 ]
-                self._files[split] = _files_to_read(files)
-        self.names = {split: str(files[0]) for split, files in self._files.items()}
+                self._files[split] = _shards(files)
+                self.names[split] = str(files[0])
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        files = self._files[split]
+        shards = self._files[split]
+        if split not in self._aligned:
+            for files in shards:
+                if len(files) == 2:
+                    check_aligned(*files)
+            self._aligned.add(split)
+        return itertools.chain.from_iterable(map(self._pairs, shards))
+
+    def _pairs(self, files: list[TextFile]) -> Iterator[Pair]:
         if len(files) == 2:
-            if split not in self._aligned:
-                check_aligned(*files)
-                self._aligned.add(split)
             return zip(files[0].sentences(), files[1].sentences(), strict=True)
         if files[0].kind in JSON_LINES:
             return _json_pairs(files[0], self._config)
@@ -239,12 +257,27 @@ class FilesCorpus:
     def _digest(self, split: str) -> str:
         config = self._config
         columns = [config.source_column, config.target_column]
-        if len(self._files[split]) == 1:
+        shards = self._files[split]
+        if len(shards[0]) == 1:
             columns += [config.source_language, config.target_language]
         digest = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
-        for file in self._files[split]:
+        for file in itertools.chain.from_iterable(shards):
             digest.update(file.digest())
         return digest.hexdigest()
+
+
+def _shards(named: list[TextFile]) -> list[list[TextFile]]:
+    """Return what to read, one table or two texts at a time; a name may be a pattern of many."""
+    sides = [
+        [dataclasses.replace(file, path=path) for path in matching_files(file.path)]
+        for file in named
+    ]
+    if len(sides) == 2 and len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f'{named[0]} matches {len(sides[0])} files, but {named[1]} {len(sides[1])}: give as '
+            'many of each, whose names have the same order.'
+        )
+    return [_files_to_read(list(files)) for files in zip(*sides, strict=True)]
 
 
 def _files_to_read(files: list[TextFile]) -> list[TextFile]:

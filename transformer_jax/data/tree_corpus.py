@@ -1,12 +1,10 @@
 """Pairs of a sentence and its constituency tree, from files of the Penn Treebank's format."""
 
-import glob
 import hashlib
-import os
 from collections.abc import Iterator
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.text_files import Pair, TextFile
+from transformer_jax.data.text_files import Pair, TextFile, matching_files
 from transformer_jax.data.trees import cleaned, read_trees, symbols
 from transformer_jax.errors import UserError, user_path
 
@@ -23,8 +21,8 @@ class TreeCorpus:
         for split in ('train', 'dev', 'test'):
             field = f'data.{split}_source'
             if path := getattr(config, f'{split}_source'):
-                paths = _matches(str(user_path(path, field)))
-                self._files[split] = [TextFile(field, user_path(x, field)) for x in paths]
+                paths = matching_files(user_path(path, field))
+                self._files[split] = [TextFile(field, x) for x in paths]
         self.names = {split: ', '.join(map(str, files)) for split, files in self._files.items()}
 
     def pairs(self, split: str) -> Iterator[Pair]:
@@ -44,8 +42,3 @@ class TreeCorpus:
             repr(self._tags).encode() + b''.join(file.digest() for file in self._files[split]),
             digest_size=16,
         ).hexdigest()
-
-
-def _matches(path: str) -> list[str]:
-    """Return the files that a pattern matches, in order; the path itself if it matches none."""
-    return [path] if os.path.exists(path) else sorted(glob.glob(path)) or [path]

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from transformer_jax.config.mixture import is_tag
+from transformer_jax.data.word_counts import count_words
 from transformer_jax.errors import UserError, shown, user_path
-from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.files import atomic_write, read_regular
 
 # SentencePiece keeps its training sentences in memory, and five million are enough.
-_MOST_TRAINING_SENTENCES = 5_000_000
-# SentencePiece silently skips longer sentences; its default is 4192 bytes.
-_MAX_SENTENCE_BYTES = 1 << 20
+# SentencePiece silently skips longer words; its default is 4192 bytes.
+_MAX_WORD_BYTES = 1 << 20
 # All threads share one seed of SentencePiece.
 _SEED_LOCK = threading.Lock()
 _logger = logging.getLogger('transformer_jax')
@@ -114,7 +114,7 @@ class Vocabulary:
         model_type: str = 'bpe',
         character_coverage: float = 1.0,
         normalization: str = 'nmt_nfkc',
-        seed: int = 0,
+        tags: Sequence[str] = (),
     ) -> 'Vocabulary':
         """Train a model with byte fallback.
 
@@ -124,7 +124,7 @@ class Vocabulary:
           model_type: SentencePiece's: 'bpe', 'unigram', 'word' or 'char'.
           character_coverage: share of characters that get a piece of their own.
           normalization: SentencePiece's rule, e.g. 'nmt_nfkc' or 'identity'.
-          seed: of the sample, if there are more than five million sentences.
+          tags: pieces that are never divided, such as '<2fr>'.
 
         Returns:
           The vocabulary, with padding 0, EOS 1 and unknown 2.
@@ -134,12 +134,14 @@ class Vocabulary:
         """
         import sentencepiece
 
-        sentencepiece.set_random_generator_seed(seed % 2**32)
         model = io.BytesIO()
-        raised: list[BaseException] = []
+        counts = count_words(sentences)
+        # All that it learns from sentences is how often each word occurs. Its format has a tab.
+        rows = ('{}\t{}'.format(word.replace('\t', ' '), count) for word, count in counts.items())
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_recorded(sentences, raised),
+                sentence_iterator=rows,
+                input_format='tsv',
                 model_writer=model,
                 model_type=model_type,
                 vocab_size=size,
@@ -147,19 +149,16 @@ class Vocabulary:
                 character_coverage=character_coverage,
                 normalization_rule_name=normalization,
                 byte_fallback=True,
+                user_defined_symbols=list(tags),
                 pad_id=0,
                 eos_id=1,
                 unk_id=2,
                 bos_id=-1,
-                input_sentence_size=_MOST_TRAINING_SENTENCES,
-                shuffle_input_sentence=True,
-                max_sentence_length=_MAX_SENTENCE_BYTES,
+                max_sentence_length=_MAX_WORD_BYTES,
                 num_threads=os.cpu_count() or 1,
                 minloglevel=2,
             )
         except (RuntimeError, OSError, SystemError) as error:
-            if raised:  # SentencePiece has replaced it by an error of its own
-                raise raised[0] from None
             raise _explain(str(error), size) from error
         return cls(model.getvalue())
 
@@ -216,12 +215,18 @@ class Vocabulary:
         return len(ids) > 1  # such models give no pieces, only our EOS
 
     def missing_codes(self, segments: Sequence[str]) -> list[str]:
-        """Return what to put before each segment of a text, so that it has a language code.
+        """Return what to put before each segment of a text, so that it has a tag.
 
         Args:
-          segments: of one text, in their order; the code of one holds until the next code.
+          segments: of one text, in their order; the tag of one holds until the next tag.
         """
-        return [''] * len(segments)
+        missing, tag = [], ''
+        for segment in segments:
+            first = segment.split(' ', 1)[0]
+            own = is_tag(first) and self._processor.piece_to_id(first) != self._processor.unk_id()
+            missing.append('' if own else tag)
+            tag = f'{first} ' if own else tag
+        return missing
 
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Return normalised texts that `encode` turns into the same ids.
@@ -336,29 +341,6 @@ def words_of_spans(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[int 
 def _check_is_list(texts: Sequence[str]) -> None:
     if isinstance(texts, str | bytes):
         raise UserError(f'texts={texts[:40]!r} is a single text: give a list of texts.')
-
-
-def _recorded(sentences: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
-    """Yield `sentences`, record the error of reading them in `raised`, and count too long ones."""
-    long = 0
-    try:
-        for sentence in sentences:
-            stop_if_requested()
-            # A character has at most 4 bytes, so most sentences need not be encoded here.
-            if 4 * len(sentence) > _MAX_SENTENCE_BYTES:
-                long += len(sentence.encode()) > _MAX_SENTENCE_BYTES
-            yield sentence
-        if long:
-            _logger.warning(
-                'The vocabulary was trained without %d sentences of more than %s bytes.',
-                long,
-                f'{_MAX_SENTENCE_BYTES:,}',
-            )
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        raised.append(error)
-        raise
 
 
 def _explain(message: str, size: int) -> UserError:

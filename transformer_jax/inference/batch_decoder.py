@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer_jax.config import DecodeConfig
-from transformer_jax.data.batching import round_length
+from transformer_jax.data.buckets import round_length
 from transformer_jax.decoding import Constraints, Hypotheses
 from transformer_jax.inference.network import Caches, Ensemble, Network
 from transformer_jax.inference.search_methods import Batch, Search, SearchMethod

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer_jax.data.batching import batches_by_length
+from transformer_jax.data.buckets import batches_by_length
 from transformer_jax.data.token_store import sentences_from
 from transformer_jax.inference.network import Ensemble, Network
 from transformer_jax.runtime.program_cache import cached_jit

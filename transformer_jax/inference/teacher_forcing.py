@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer_jax.data.batching import batches_by_length
+from transformer_jax.data.buckets import batches_by_length
 from transformer_jax.data.token_store import sentences_from
 from transformer_jax.decoding import average_predictions
 from transformer_jax.errors import UserError

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax.data.batching import batches_by_length
+from transformer_jax.data.buckets import batches_by_length
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax.data.batching import BatchPlan, Bucket
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.buckets import Bucket
 from transformer_jax.data.loader import training_batches
 from transformer_jax.data.subword_sampling import SubwordSampler
 from transformer_jax.data.token_store import TokenStore

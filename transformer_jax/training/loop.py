@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from transformer_jax.checkpointing.dev_scores import quality
-from transformer_jax.data.batching import Bucket
+from transformer_jax.data.buckets import Bucket
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.runtime.signals import Stopped

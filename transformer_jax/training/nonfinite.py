@@ -23,14 +23,13 @@ def check_finite(run: Run, state: TrainState) -> None:
     step = int(window.first_skipped)
     if not step:
         return
-    epoch, index = run.data.plan.locate(step - 1)
-    bucket, ids = run.data.plan.epoch(epoch)[index]
+    bucket, ids = run.data.plan.batch(step - 1)
     # The schedule counts only steps that were taken.
     before = step - 1 - (int(state.step) - int(taken) - int(window.skipped))
     rate = run.learning_rate(np.int32(before))
     what = (
         f'the loss or the gradient of step {step} was not finite (learning rate '
-        f'{float(rate):.2e}, batch {index} of epoch {epoch}: '
+        f'{float(rate):.2e}, batch of '
         f'{bucket.rows} pairs of up to {bucket.source_length} + {bucket.target_length} tokens, '
         f'the first of them pair {ids[0]})'
     )

@@ -1,15 +1,17 @@
 """Checks, warnings and compilation before step 1."""
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.config import Config
-from transformer_jax.data.batching import BatchPlan, Bucket
+from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.buckets import Bucket
+from transformer_jax.data.lengths import chunks
 from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.inference.translation_metrics import score
@@ -70,7 +72,7 @@ def log_summary(run: Run, state: TrainState) -> None:
         '%d batches an epoch (padding %.1f %%), on %d %s device%s%s.',
         f'{parameters:,}',
         data.vocabulary.sizes,
-        f'{len(data.store) - data.plan.dropped:,}',
+        f'{data.plan.pairs - data.plan.dropped:,}',
         len(data.plan.buckets),
         data.plan.batches_per_epoch,
         100 * data.plan.padding,
@@ -111,14 +113,18 @@ def warn_of_long_references(data: Data, max_extra_length: int) -> None:
       data: the run's data.
       max_extra_length: the limit of an output, in tokens more than its source.
     """
-    lengths = {'train': (data.store.source.lengths, data.store.target.lengths)}
+    too_long, totals = {}, {}
+    sets: dict[str, Any] = {'train': data.store.lengths}
     for name, pairs in (('dev', data.dev), ('test', data.test)):
         sources, targets = zip(*pairs, strict=True)
         encoded = data.vocabulary.source.encode(sources), data.vocabulary.target.encode(targets)
-        lengths[name] = [np.array([*map(len, ids)]) for ids in encoded]
-    too_long = {k: np.sum(y > x + max_extra_length) for k, (x, y) in lengths.items()}
+        sets[name] = [np.array([*map(len, ids)]) for ids in encoded]
+    for name, lengths in sets.items():
+        totals[name] = count = data.plan.pairs if name == 'train' else len(lengths[0])
+        parts = chunks(*lengths, count=count)
+        too_long[name] = sum(int(np.sum(y > x + max_extra_length)) for x, y in parts)
     if any(too_long.values()):
-        counts = (f'{too_long[k]:,} of {len(x):,} ({k})' for k, (x, _) in lengths.items())
+        counts = (f'{count:,} of {totals[name]:,} ({name})' for name, count in too_long.items())
         _logger.warning(
             'References are longer than any output may be, with decode.max_extra_length=%d tokens '
             'more than the source: %s. Raise it.',
@@ -165,11 +171,10 @@ def shapes_table(steps: Mapping[Bucket, CompiledStep], plan: BatchPlan) -> str:
       steps: from `compile_steps`.
       plan: the run's batch plan.
     """
-    uses = Counter(batch.bucket for batch in plan.epoch(0))
     lines = ['  rows  source  target  batches an epoch   GFLOP   GiB of a device']
     lines += [
         f'{step.rows:6,}{bucket.source_length:8,}{bucket.target_length:8,}'
-        f'{uses[bucket]:18,}{step.flops / 1e9:8,.1f}{step.bytes / 2**30:6.2f}'
+        f'{plan.uses[bucket]:18,}{step.flops / 1e9:8,.1f}{step.bytes / 2**30:6.2f}'
         for bucket, step in steps.items()
     ]
     return '\n'.join(lines)

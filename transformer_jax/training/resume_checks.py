@@ -215,6 +215,12 @@ def check_same_data(folder: Workdir, saved: SavedRun | None, data: Data) -> None
             f'{str(folder.vocabulary)!r} is missing, and training it again would give a different '
             'vocabulary: restore the file, or choose another --workdir.'
         )
+    if data.older_fingerprint == saved.data_fingerprint != data.fingerprint:
+        raise UserError(
+            f'workdir={str(folder.path)!r} was begun with an older order of batches, which was '
+            f'another for {data.plan.pairs:,} training pairs: finish the run with the version of '
+            'transformer_jax that began it, or choose another --workdir.'
+        )
     if saved.data_fingerprint != data.fingerprint:
         raise UserError(
             f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '

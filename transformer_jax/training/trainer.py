@@ -66,7 +66,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
         keep_compiled_programs(cache_folder(config.data.cache_dir))
         resume_checks.check_same_data(folder, saved, data)
         if epochs := config.train.epochs:
-            config = resume_checks.with_steps(config, epochs * data.plan.batches_per_epoch)
+            config = resume_checks.with_steps(config, data.plan.steps_of(epochs))
         abstract = abstract_state(config, data.vocabulary.sizes, mesh)
         check_state_fits(config, abstract, device_memory(mesh.local_devices[0]))
         with folder.failures_to_write():
