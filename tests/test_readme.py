@@ -146,6 +146,8 @@ def checkout(tmp_path_factory, workdir):
         write_trees(folder / 'FOLDER' / f'{split}.mrg', part)
     write_pairs(folder / 'in', pairs[:5], ('txt', 'reference'))
     (folder / 'in.reference').rename(folder / 'reference.txt')
+    table = [f'{source}\t{target}\n' for source, target in pairs[:5]]
+    (folder / 'pairs.tsv').write_text(''.join(table), encoding='utf-8')
     return folder
 
 

@@ -90,3 +90,45 @@ def test_the_training_pairs_of_a_corpus_are_filtered_and_counted_once(caplog):
         assert list(filtered.pairs(split)) == list(plain.pairs(split))
         assert filtered.fingerprint(split) == plain.fingerprint(split)
     assert filtered.fingerprint('train') != plain.fingerprint('train')
+
+
+def test_pairs_with_a_low_score_of_a_model_are_dropped(tmp_path):
+    bad, unknown = ('The dog.', 'Paris  est grand.'), ('A cat.', 'Un chat.')
+    path = tmp_path / 'scored.tsv'
+    rows = [(*GOOD, -6.0, -0.9, 7), (bad[0], 'Paris est grand.', -40.1, -8.02, 5)]
+    path.write_text(''.join('\t'.join(map(str, row)) + '\n' for row in rows))
+    assert kept(f'score=-3:{path}', GOOD, bad, unknown) == [GOOD, unknown]
+    assert kept(f'score=-9:{path}', GOOD, bad) == [GOOD, bad]
+    path.write_text('The dog.\tParis\n')
+    with pytest.raises(
+        UserError, match=r'scored\.tsv., line 1, is not SOURCE, TARGET and the three'
+    ):
+        kept(f'score=-3:{path}', GOOD)
+
+
+@pytest.mark.parametrize(
+    ('spec', 'problem'),
+    [
+        ('score=-3', 'has a wrong value: write for example score=-3:scored.tsv'),
+        ('score=low:x', 'has a wrong value'),
+        ('score=-3:missing.tsv', "data.filters='missing.tsv' does not exist"),
+    ],
+)
+def test_a_score_needs_a_limit_and_a_file(spec, problem):
+    with pytest.raises(UserError, match=problem):
+        read_filters(DataConfig(filters=spec))
+
+
+def test_another_file_of_scores_changes_the_fingerprint(tmp_path):
+    for name, text in (('a.en', 'a\nb\nc\nd\n'), ('a.fr', 'e\nf\ng\nh\n'), ('s', '')):
+        (tmp_path / name).write_text(text)
+    config = DataConfig(
+        corpus='files',
+        train_source=str(tmp_path / 'a.en'),
+        train_target=str(tmp_path / 'a.fr'),
+        filters=f'score=-3:{tmp_path / "s"}',
+        cache_dir=str(tmp_path / 'cache'),
+    )
+    first = open_corpus(config).fingerprint('train')
+    (tmp_path / 's').write_text('a\te\t-9\t-9\t1\n')
+    assert open_corpus(config).fingerprint('train') != first

@@ -1,6 +1,7 @@
 """Filters of training pairs: each counts what it drops, and shows examples."""
 
 import logging
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -9,8 +10,8 @@ from typing import Any, NamedTuple
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.hash_set import HashSet
-from transformer_jax.data.text_files import Pair
-from transformer_jax.errors import UserError, did_you_mean, shown
+from transformer_jax.data.text_files import Pair, TextFile
+from transformer_jax.errors import UserError, did_you_mean, shown, user_path
 from transformer_jax.storage.cache import content_digest
 
 _logger = logging.getLogger('transformer_jax')
@@ -27,10 +28,12 @@ class Filter(NamedTuple):
     Attributes:
       name: as it is written there, for example 'ratio=3'.
       make: returns the function that decides; called for each pass over the corpus.
+      file: what it reads besides the pairs, or None.
     """
 
     name: str
     make: Callable[[], Drops]
+    file: TextFile | None = None
 
 
 class Found(NamedTuple):
@@ -78,7 +81,8 @@ class FilteredCorpus:
         own = self._corpus.fingerprint(split)
         if split != 'train':
             return own
-        return content_digest([own, *(one.name for one in self._filters)])
+        files = [one.file.digest().hex() for one in self._filters if one.file is not None]
+        return content_digest([own, *(one.name for one in self._filters), *files])
 
     def _passing(self) -> Iterator[Pair]:
         counter = FilterCounter(self._filters)
@@ -155,7 +159,8 @@ def _read(word: str, config: DataConfig) -> Filter:
         )
         raise UserError(f'data.filters={shown(config.filters)}: {name} {wants}.')
     try:
-        return Filter(word, kind.make(value, config))
+        make = kind.make(value, config)
+        return Filter(word, make, _scored_file(value) if name == 'score' else None)
     except ValueError as error:
         if isinstance(error, UserError):
             raise
@@ -257,11 +262,46 @@ def _language(value: str, config: DataConfig) -> Callable[[], Drops]:
     return _stateless(lambda s, t: is_other(s, languages[0]) or is_other(t, languages[1]))
 
 
+def _scored_file(value: str) -> TextFile:
+    return TextFile('data.filters', user_path(value.partition(':')[2], 'data.filters'))
+
+
+def _score(value: str, config: DataConfig) -> Callable[[], Drops]:
+    threshold, _, path = value.partition(':')
+    least = _number(threshold, float, -math.inf)
+    if not path:
+        raise ValueError(value)
+    file = _scored_file(value)
+    file.digest()  # a missing file should be named before anything is read
+
+    def of_pass() -> Drops:
+        low = HashSet()
+        for number, line in enumerate(file.sentences(), 1):
+            fields = line.split('\t')
+            try:
+                source, target, _, mean, _ = fields
+                is_low = float(mean) < least
+            except ValueError:
+                raise UserError(
+                    f'{file}, line {number}, is not SOURCE, TARGET and the three numbers of the '
+                    'command score, with tabs between: paste the pairs and their scores.'
+                ) from None
+            if is_low:
+                low.add(_pair(source, target))
+        return lambda source, target: _pair(source, target) in low
+
+    return of_pass
+
+
 def _number(value: str, kind: type, least: float) -> Any:
     number = kind(value)
     if not number >= least:
         raise ValueError(value)
     return number
+
+
+def _pair(source: str, target: str) -> str:
+    return '\n'.join(' '.join(text.split()) for text in (source, target))
 
 
 def _plain(text: str) -> str:
@@ -279,4 +319,5 @@ _KINDS = {
     'script': _Kind('latin,cyrillic', _script),
     'digits': _Kind(None, _digits),
     'language': _Kind(None, _language),
+    'score': _Kind('-3:scored.tsv', _score),
 }
