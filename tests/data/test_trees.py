@@ -101,6 +101,10 @@ def test_raw_text_is_divided_as_treebanks_do():
     assert words == [*wanted.split(), 'U.S.', 'cat', '...']
     assert treebank_words(' '.join(words)) == words
     assert treebank_words('I don’t.') == ['I', 'do', "n't", '.']
+    assert treebank_words('“Mr. Bell cannot,” he said…') == [
+        *('``', 'Mr.', 'Bell', 'can', 'not', ',', "''", 'he', 'said', '...')
+    ]
+    assert treebank_words('Canned can. Stop') == ['Canned', 'can', '.', 'Stop']
 
 
 def corpus(path, **changes):

@@ -19,10 +19,12 @@ _CONSTITUENTS = frozenset(
 _DEEPEST = 150  # constituents in one another; those of the Penn Treebank are at most about 40
 # What stands for brackets in treebanks, because brackets are their format.
 _BRACKETS = {'(': '-LRB-', ')': '-RRB-', '[': '-LSB-', ']': '-RSB-', '{': '-LCB-', '}': '-RCB-'}
+# A space keeps a quotation mark and a word apart.
+_TYPOGRAPHIC = str.maketrans({'’': "'", '‘': "'", '“': ' `` ', '”': " '' ", '…': '...'})
 _PUNCTUATION = {',': ',', '.': '.', '?': '.', '!': '.', ':': ':', ';': ':', '--': ':', '...': ':'}
 _QUOTES = {'``': '``', "''": "''"}
 _WORD_TOKENS = re.compile(
-    r"""-[LR][RSC]B-|n't\b|'(?:s|re|ve|ll|d|m)\b|(?:[A-Za-z]\.){2,}|\w+(?:[-.]\w+)*?(?=n't\b)|
+    r"""-[LR][RSC]B-|n't\b|(?i:can(?=not\b))|(?:Mrs?|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Corp|Co|vs)\.|'(?:s|re|ve|ll|d|m)\b|(?:[A-Za-z]\.){2,}|\w+(?:[-.]\w+)*?(?=n't\b)|
     \w+(?:[-.,]\w+)*|\.\.\.|--|``|''|\S""",
     re.VERBOSE,
 )
@@ -239,7 +241,7 @@ def _tag(word: str) -> str:
 def treebank_words(text: str) -> list[str]:
     """Return the words of a raw text as treebanks divide it: "don't." is "do", "n't" and "."."""
     words, is_open = [], True
-    for word in _WORD_TOKENS.findall(text.replace('’', "'")):
+    for word in _WORD_TOKENS.findall(text.translate(_TYPOGRAPHIC)):
         if word == '"':
             word, is_open = ('``', False) if is_open else ("''", True)
         words.append(_BRACKETS.get(word, word))
