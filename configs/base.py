@@ -17,7 +17,7 @@ DATASETS = {'tfds': 'wmt14_translate/de-en', 'huggingface': 'wmt/wmt14/de-en'}
 
 def get_config(corpus='tfds'):
     if corpus not in DATASETS:
-        raise UserError(f'configs/base.py:{corpus} must be one of {", ".join(DATASETS)}.')
+        raise UserError(f'--config=...:{corpus} must end in one of {", ".join(DATASETS)}.')
     # The defaults of Config are this recipe, except the checkpoint and evaluation intervals.
     config = Config().to_config_dict()
 

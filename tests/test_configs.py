@@ -100,7 +100,7 @@ def test_wmt14_comes_from_the_hub_as_well(name):
     assert (hub.data.corpus, hub.data.dataset) == ('huggingface', f'wmt/wmt14/{pair}')
     changes = {'corpus': 'tfds', 'dataset': tfds.data.dataset}
     assert dataclasses.replace(hub, data=dataclasses.replace(hub.data, **changes)) == tfds
-    with pytest.raises(UserError, match=r'base\.py:hub must be one of tfds, huggingface'):
+    with pytest.raises(UserError, match=r':hub must end in one of tfds, huggingface'):
         load_config(f'{CONFIGS / name}.py:hub')
 
 

@@ -53,7 +53,7 @@ def training_batches(
         """Return the input of `read` for the batches from round `first` on, and the next round."""
         result: list[Any] = []
         number = first
-        while len(result) < _MIN_BATCHES + (index if number == first else 0):
+        while len(result) < _MIN_BATCHES:
             batches = plan.round(number)
             if subword_sampler is None:
                 result += [
