@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
         written = [getattr(flags, name) for name in ('scores', *_SHAPES)]
         settings = options, written, translator.all_steps, flags.ensemble
         weights = translator.vocabulary.digest, *map(os.path.realpath, flags.workdir)
-        parsing = Parsing.of(translator.config, flags.output_format)
+        parsing = Parsing.of(translator.config, flags.output_format, flags.paragraphs)
         done, cut = output.begin(lines, content_digest([repr(settings), *weights]))
         session = TerminalSettings(flags.n_best, flags.scores, flags.beam_size)
         at_terminal = isinstance(lines, StdinLines) and lines.is_terminal

@@ -51,6 +51,11 @@ def test_repaired_trees_are_counted(caplog):
     assert '1 of 3 trees were malformed' in caplog.text
 
 
+def test_a_parser_takes_a_sentence_a_line():
+    with pytest.raises(UserError, match='--paragraphs is for translators'):
+        Parsing.of(PARSER, None, paragraphs=True)
+
+
 def test_a_translator_has_no_trees(run_command):
     texts = ["It's."]
     assert Parsing.of(Config(), None).words(texts) == texts

@@ -21,17 +21,24 @@ class Parsing:
         self._total = self._repaired = 0
 
     @classmethod
-    def of(cls, config: Config, output_format: str | None) -> 'Parsing':
+    def of(cls, config: Config, output_format: str | None, paragraphs: bool = False) -> 'Parsing':
         """Return what the texts of a run need.
 
         Args:
           config: the run's.
           output_format: one of `FORMATS`, or None for the usual one.
+          paragraphs: whether texts are split into sentences.
 
         Raises:
-          UserError: if a format is given, and the run is no parser.
+          UserError: if a format is given, and the run is no parser; or if it is one, and texts are
+            split.
         """
         if config.data.corpus == 'trees':
+            if paragraphs:
+                raise UserError(
+                    '--paragraphs is for translators: a parser makes a tree of each line, so write '
+                    'each sentence on a line of its own, and leave it out.'
+                )
             return cls(output_format or FORMATS[0])
         if output_format is not None:
             raise UserError(
