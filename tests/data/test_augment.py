@@ -1,5 +1,6 @@
 """Pairs are seen in other spellings at their rates, the same at the same step."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -103,3 +104,15 @@ def test_pairs_are_drawn_at_their_rates_anew_in_each_epoch(config):
     assert data.plan.pairs == 397
     for start in (5, steps[0] - 1, steps[0] + 2):
         assert texts(prepare(config), 2, start) == shown[start : start + 2]
+
+
+def test_other_spellings_are_also_segmented_anew(config):
+    sampled = dataclasses.replace(
+        config, subword_sampling=0.2, max_length=120, tokens_per_batch=960
+    )
+    plain = prepare(dataclasses.replace(sampled, augment=''))
+    data = prepare(sampled)
+    assert (len(plain.store), len(data.store)) == (397, 3 * 397)
+    batches = training_batches(data.store, data.plan, 0, subword_sampler=data.subword_sampler)
+    _, batch = next(batches)
+    assert any(data.vocabulary.source.decode(row).isupper() for row in batch['source'])

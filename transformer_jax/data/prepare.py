@@ -270,6 +270,7 @@ def _planned_lengths(
         config.subword_sampling_sides,
         config.seed,
         config.max_length,
+        *config.augment.split(),
     )
     name = f'lengths-{content_digest(map(str, settings))}.npy'
     path = cache_folder(config.cache_dir) / name
