@@ -18,6 +18,14 @@ def test_a_part_has_a_line_with_its_name_and_fields():
     }
 
 
+def test_quotes_hold_what_separates_and_a_backslash_is_only_itself():
+    text = """a train_source="it's; here.tsv"; b train_source=C:\\data\\x.tsv"""
+    assert read_corpora(text) == {
+        'a': {'train_source': "it's; here.tsv"},
+        'b': {'train_source': 'C:\\data\\x.tsv'},
+    }
+
+
 def test_a_part_takes_the_other_fields_from_the_section():
     parts = DataConfig(corpus='files', corpora=TWO, max_length=99, mix='web=1').parts()
     assert [part.max_length for part in parts.values()] == [99, 99]
@@ -40,14 +48,20 @@ def test_a_mix_has_stages(text, stages):
     ('fields', 'problem'),
     [
         ({'corpora': 'web train_source=a'}, 'must have two parts or more'),
-        ({'corpora': "web train_source='a\nb dataset=x"}, r'cannot be read \(No closing quotation'),
-        ({'corpora': 'web=1 a=2'}, 'has a part without a name'),
+        (
+            {'corpora': "web train_source='a\nb dataset=x"},
+            'has a quotation mark without',
+        ),
+        ({'corpora': 'web=1 a=2'}, 'has no name at the beginning'),
         ({'corpora': 'a dataset=x\na dataset=y'}, "names two parts 'a'"),
         ({'corpora': 'a train_file=x'}, "has 'train_file=x' in the part 'a'.* 'train_"),
         ({'corpora': 'a corpus=files\nb dataset=x'}, "in the part 'a': data.train_source=''"),
         ({'corpora': 'a corpus=phrasebook\nb dataset=x'}, 'which must be'),
         ({'corpora': TWO, 'corpus': 'files', 'dev_source': 'd'}, 'move it there'),
-        ({'corpora': TWO, 'corpus': 'files', 'mix': 'web=1 new=2'}, "'new': did you mean 'news'"),
+        (
+            {'corpora': TWO, 'corpus': 'files', 'mix': 'web=1 new=2'},
+            "none of web, news: did you mean 'news'",
+        ),
         ({'corpora': TWO, 'corpus': 'files', 'mix': 'web'}, 'with a number above 0'),
         ({'corpora': TWO, 'corpus': 'files', 'mix': 'web=-1'}, 'with a number above 0'),
         ({'corpora': TWO, 'corpus': 'files', 'mix': 'web=1; news=1'}, 'must end every stage but'),
@@ -57,6 +71,12 @@ def test_a_mix_has_stages(text, stages):
             'after a step above 9',
         ),
         ({'corpora': TWO, 'corpus': 'files', 'mix': 'web=1', 'temperature': 5.0}, 'has no effect'),
+        ({'corpora': 'a dataset=x dataset=y\nb dataset=z'}, "has dataset twice in the part 'a'"),
+        ({'corpora': TWO, 'corpus': 'files', 'mix': 'web=1 web=2'}, "names 'web' twice"),
+        ({'corpora': TWO, 'corpus': 'files', 'mix': ' ; '}, 'has no stage'),
+        ({'corpora': TWO, 'corpus': 'files', 'mix': 'web=1e10'}, 'at most 1e9'),
+        ({'corpus': 'phrasebook', 'tag': '<2fr>'}, "is not for data.corpus='phrasebook'"),
+        ({'corpus': 'trees', 'train_source': 'a', 'augment': 'upper=0.1'}, 'is not for'),
         ({'mix': 'a=1'}, r"data\.mix='a=1' is for data\.corpora, which is empty"),
         ({'temperature': 2.0}, 'is for data.corpora, which is empty'),
         ({'tag': '2fr'}, "must have the form of '<2fr>'"),

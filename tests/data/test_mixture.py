@@ -1,5 +1,6 @@
 """A mixture has the pairs of its parts in their shares, with their tags and filters."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -149,6 +150,13 @@ def test_the_report_is_of_the_texts_without_tags(folder):
     assert found.splits['train'].pairs == 110
     assert found.splits['train'].words.max() == 3
     assert [one.dropped for one in found.filters if one.name == 'digits'] == [0]
+    of_parts = {
+        name: (pairs, [one[:2] for one in own]) for name, (pairs, own) in found.parts.items()
+    }
+    web, news = of_parts['web'], of_parts['news']
+    assert web[0] + news[0] == 110 and web[1] == []
+    assert news[1] == [('length=1', news[0])]
+    assert f'part news: {news[0]} training pairs' in str(found)
 
 
 def test_stages_need_other_pairs_than_those_before(folder):
@@ -156,3 +164,36 @@ def test_stages_need_other_pairs_than_those_before(folder):
     assert isinstance(data.plan, batching.BatchPlan)
     first, second = shown(data, 3), shown(data, 3, 3)
     assert first != second
+
+
+def test_shares_are_of_the_pairs_that_are_not_too_long(folder):
+    long = ''.join(f'the {"news " * 40}{k}\tde {k}\n' for k in range(270))
+    with (folder / 'news1.tsv').open('a') as file:
+        file.write(long)
+    data = prepare(config(folder, mix='web=0.5 news=0.5'))
+    assert data.plan.dropped > 200
+    assert share(shown(data, 60), '<2fr>') == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_source_that_is_held_out_is_in_train_in_no_language(folder):
+    for name, language in (('web', 'fr'), ('news', 'de')):
+        rows = ''.join(f'number {k}\t{language} {k}\n' for k in range(60))
+        (folder / f'{name}0.tsv').write_text(f'en\t{language}\n{rows}')
+        (folder / f'{name}1.tsv').write_text(f'en\t{language}\n')
+    found = report(config(folder))
+    for split in ('dev', 'test'):
+        assert (found.splits[split].pairs, found.splits[split].seen_sources) > (0, 0)
+        assert found.splits[split].seen_sources == 0
+
+
+def test_a_tag_that_the_vocabulary_lacks_is_refused(folder):
+    vocabulary = prepare(config(folder)).vocabulary
+    settings = config(folder)
+    other = settings.corpora.replace('<2de>', '<2es>')
+    with pytest.raises(UserError, match=r"data\.tag='<2es>' is no piece of the vocabulary"):
+        prepare(dataclasses.replace(settings, corpora=other), vocabulary)
+
+
+def test_a_part_that_the_mix_never_names_is_warned_of(folder, caplog):
+    prepare(config(folder, mix='web=1'))
+    assert 'data.mix never names news: training does not see it.' in caplog.text

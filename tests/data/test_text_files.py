@@ -12,7 +12,7 @@ from tiny_corpus import PAIRS, message, read
 from transformer_jax.config import DataConfig
 from transformer_jax.data import text_files
 from transformer_jax.data.corpus import open_corpus
-from transformer_jax.data.text_files import TextFile
+from transformer_jax.data.text_files import FilesCorpus, TextFile
 from transformer_jax.errors import UserError
 
 
@@ -312,3 +312,21 @@ def test_a_file_that_is_read_once_may_be_a_pipe_or_an_empty_device(tmp_path):
     assert list(TextFile('--input', Path('/dev/null'), read_once=True).sentences()) == []
     with pytest.raises(UserError, match='is a device'):
         list(TextFile('--input', Path('/dev/zero'), read_once=True).sentences())
+
+
+def test_shards_of_both_sides_are_paired_by_name(tmp_path):
+    for name in ('1.en', '2.en', '1.fr', '3.fr'):
+        (tmp_path / name).write_text(f'{name}\n')
+
+    def corpus(source, target):
+        paths = {'train_source': f'{tmp_path}/{source}', 'train_target': f'{tmp_path}/{target}'}
+        return FilesCorpus(DataConfig(corpus='files', **paths))
+
+    with pytest.raises(UserError, match=r"matches '2' where .* matches '3'"):
+        corpus('*.en', '*.fr')
+    with pytest.raises(UserError, match=r'matches 2 files, but .* 1: give as many of each'):
+        corpus('*.en', '1.fr')
+    with pytest.raises(UserError, match='is a pattern that matches no file'):
+        list(corpus('x*.en', 'x*.fr').pairs('train'))
+    (tmp_path / '3.fr').rename(tmp_path / '2.fr')
+    assert list(corpus('*.en', '*.fr').pairs('train')) == [('1.en', '1.fr'), ('2.en', '3.fr')]

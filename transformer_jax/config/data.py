@@ -195,6 +195,11 @@ class DataConfig:
             )
         if self.tag and not is_tag(self.tag):
             fail('data.tag', self.tag, "must have the form of '<2fr>', of letters and digits.")
+        for name, kinds in (('tag', ('phrasebook', 'trees')), ('augment', ('trees',))):
+            if (value := getattr(self, name)) and self.corpus in kinds and not self.corpora:
+                fail(
+                    f'data.{name}', value, f'is not for data.corpus={self.corpus!r}: leave it out.'
+                )
         if self.corpora:
             self._check_corpora()
             return

@@ -29,6 +29,8 @@ PART_FIELDS = (
     'data_dir',
     'manual_dir',
 )
+# A ';' in quotes ends no line.
+_LINE_END = re.compile(r""";(?=(?:[^'"\n]|'[^'\n]*'|"[^"\n]*")*(?:\n|$))|\n""")
 _NAME = re.compile(r'[A-Za-z][\w-]*')
 _TAG = re.compile(r'<2[\w-]{1,40}>')
 
@@ -61,11 +63,16 @@ def read_corpora(text: str) -> dict[str, dict[str, str]]:
       UserError: if the text is not of this form, or a field is unknown.
     """
     parts: dict[str, dict[str, str]] = {}
-    for line in re.split('[;\n]', text):
+    for line in _LINE_END.split(text):
         try:
-            words = shlex.split(line)
-        except ValueError as error:
-            fail('data.corpora', text, f'cannot be read ({error}) in {line.strip()!r}.')
+            words = _words(line)
+        except ValueError:
+            fail(
+                'data.corpora',
+                text,
+                f'has a quotation mark without its other half in {line.strip()[:60]!r}: write '
+                'FIELD="VALUE" if the value has a quotation mark of the other kind.',
+            )
         if not words:
             continue
         name, *fields = words
@@ -73,8 +80,8 @@ def read_corpora(text: str) -> dict[str, dict[str, str]]:
             fail(
                 'data.corpora',
                 text,
-                f'has a part without a name: begin {line.strip()[:60]!r} with a word of letters '
-                'and digits.',
+                f'has no name at the beginning of {line.strip()[:60]!r}: write one of the letters '
+                "a to z, digits, '-' and '_', other than 'until'.",
             )
         if name in parts:
             fail('data.corpora', text, f'names two parts {name!r}: choose another name.')
@@ -88,8 +95,21 @@ def read_corpora(text: str) -> dict[str, dict[str, str]]:
                     f'has {word!r} in the part {name!r}, which must be FIELD=VALUE with one of '
                     f'{", ".join(PART_FIELDS)}{did_you_mean(field, PART_FIELDS)}',
                 )
+            if field in parts[name]:
+                fail(
+                    'data.corpora',
+                    text,
+                    f'has {field} twice in the part {name!r}: make two parts, or one pattern such '
+                    "as 'web*.tsv'.",
+                )
             parts[name][field] = value
     return parts
+
+
+def _words(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters, lexer.escape = True, '', ''
+    return list(lexer)
 
 
 def read_mix(text: str, names: list[str]) -> list[MixStage]:
@@ -105,6 +125,8 @@ def read_mix(text: str, names: list[str]) -> list[MixStage]:
     """
     stages: list[MixStage] = []
     texts = [x for x in re.split('[;\n]', text) if x.strip()]
+    if text and not texts:
+        fail('data.mix', text, "has no stage: write for example 'web=0.8 news=0.2', or ''.")
     for number, stage in enumerate(texts, 1):
         words, until = stage.split(), None
         if len(words) > 2 and words[-2] == 'until':
@@ -128,9 +150,21 @@ def read_mix(text: str, names: list[str]) -> list[MixStage]:
             except ValueError:
                 share = -1.0
             if not 0 < share <= 1e9:
-                fail('data.mix', text, f'has {word!r}: write NAME=NUMBER, with a number above 0.')
+                fail(
+                    'data.mix',
+                    text,
+                    f'has {word!r}: write NAME=NUMBER without spaces, with a number above 0 and at '
+                    'most 1e9.',
+                )
             if name not in names:
-                fail('data.mix', text, f'names {name!r}{did_you_mean(name, names)}')
+                fail(
+                    'data.mix',
+                    text,
+                    f'names {name!r}, which is none of {", ".join(names)}'
+                    f'{did_you_mean(name, names)}',
+                )
+            if name in shares:
+                fail('data.mix', text, f'names {name!r} twice in a stage: add the numbers.')
             shares[name] = share
         stages.append(MixStage(shares, until))
     return stages

@@ -19,6 +19,7 @@ from transformer_jax.data.buckets import (
     checked_lengths,
 )
 from transformer_jax.data.order import EpochOrder, MixedOrder
+from transformer_jax.runtime.signals import stop_if_requested
 
 
 class Stage(NamedTuple):
@@ -289,6 +290,7 @@ class BatchPlan:
             stage, local = last.stage, last.number + 1
             if last.end == self._stages[stage].until:
                 stage, local = stage + 1, 0
+            stop_if_requested()
             until = self._stages[stage].until
             _, smallest, _ = self._shuffled(stage, local)
             counts = np.bincount(smallest[smallest >= 0], minlength=len(self.buckets))

@@ -143,11 +143,20 @@ def _open(config: DataConfig, **options: bool) -> tuple[NamedCorpus, Corpus]:
     """Return the corpus that `config` names, and the same with dev and test sets."""
     if config.corpora:
         parts = config.parts().items()
-        named = JoinedCorpora({name: _open_named(part, **options) for name, part in parts})
+        named = JoinedCorpora({name: _open_part(name, part, **options) for name, part in parts})
     else:
         named = _open_named(config, **options)
     missing = [split for split in ('dev', 'test') if split not in named.names]
     return named, HeldOutCorpus(named, missing, config) if missing else named
+
+
+def _open_part(name: str, config: DataConfig, **options: bool) -> NamedCorpus:
+    try:
+        return _open_named(config, **options)
+    except Unavailable:
+        raise
+    except UserError as error:
+        raise UserError(f'data.corpora, in the part {name!r}: {error}') from None
 
 
 def _open_named(config: DataConfig, **options: bool) -> NamedCorpus:

@@ -11,6 +11,7 @@ from transformer_jax.config import DataConfig
 from transformer_jax.data.corpus import open_corpus
 from transformer_jax.data.filters import Filter, FilterCounter, Found, read_filters, without_tag
 from transformer_jax.data.hash_set import HashSet
+from transformer_jax.data.mixture import MixedCorpus
 from transformer_jax.data.text_files import Pair
 from transformer_jax.runtime.signals import stop_if_requested
 
@@ -56,10 +57,13 @@ class CorpusReport:
     Attributes:
       splits: numbers of 'train', 'dev' and 'test', without filters.
       filters: what each filter alone would drop of train.
+      parts: number of training pairs of each part of data.corpora, and what each of its own filters
+        alone drops.
     """
 
     splits: dict[str, SplitReport]
     filters: list[Found]
+    parts: dict[str, tuple[int, list[Found]]]
 
     @property
     def max_length(self) -> int:
@@ -79,10 +83,10 @@ class CorpusReport:
         for name, split in self.splits.items():
             lines += [f'{name}: {split.pairs:,} pairs', *_split_lines(name, split), '']
         lines.append('filters, each alone on train:')
-        for one in self.filters:
-            share = 100 * one.dropped / self.splits['train'].pairs
-            lines.append(f'  {one.name:20} {one.dropped:10,} pairs, {share:.2f} %')
-            lines += [f'      {source[:60]} | {target[:60]}' for source, target in one.examples]
+        lines += _filter_lines(self.splits['train'].pairs, self.filters)
+        for name, (pairs, filters) in self.parts.items():
+            lines.append(f'part {name}: {pairs:,} training pairs, and its own filters:')
+            lines += _filter_lines(pairs, filters)
         lines += [
             '',
             f'data.max_length={self.max_length} would hold 99.9 % of the training sentences, at '
@@ -93,7 +97,7 @@ class CorpusReport:
 
 
 def report(config: DataConfig) -> CorpusReport:
-    """Read a corpus once and return what it is made of.
+    """Read a corpus, a mixture twice, and return what it is made of.
 
     Args:
       config: names the corpus; its filters, or `USUAL_FILTERS`, are tried on train.
@@ -112,7 +116,18 @@ def report(config: DataConfig) -> CorpusReport:
     splits = {'train': train}
     for name in ('dev', 'test'):
         splits[name], _ = _read(pairs(name), [], seen, is_train=False)
-    return CorpusReport(splits, found)
+    parts = {}
+    if isinstance(corpus, MixedCorpus):
+        for name, part in config.parts().items():
+            counters = [FilterCounter([one]) for one in read_filters(part)]
+            count = 0
+            for source, target in corpus.parts[name].pairs('train'):
+                stop_if_requested()
+                count += 1
+                for counter in counters:
+                    counter.keeps((without_tag(source, part.tag), target))
+            parts[name] = count, [one for counter in counters for one in counter.found()]
+    return CorpusReport(splits, found, parts)
 
 
 def _read(
@@ -152,6 +167,15 @@ def _read(
         (len(characters[0]), len(characters[1])),
     )
     return report, [found for counter in counters for found in counter.found()]
+
+
+def _filter_lines(pairs: int, filters: Sequence[Found]) -> list[str]:
+    lines = []
+    for one in filters:
+        share = 100 * one.dropped / max(1, pairs)
+        lines.append(f'  {one.name:20} {one.dropped:10,} pairs, {share:.2f} %')
+        lines += [f'      {source[:60]} | {target[:60]}' for source, target in one.examples]
+    return lines
 
 
 def _split_lines(name: str, split: SplitReport) -> list[str]:

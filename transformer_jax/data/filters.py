@@ -280,7 +280,7 @@ def _score(value: str, config: DataConfig) -> Callable[[], Drops]:
             fields = line.split('\t')
             try:
                 source, target, _, mean, _ = fields
-                is_low = float(mean) < least
+                is_low = not float(mean) >= least
             except ValueError:
                 raise UserError(
                     f'{file}, line {number}, is not SOURCE, TARGET and the three numbers of the '

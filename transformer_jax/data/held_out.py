@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from transformer_jax.config import DataConfig
+from transformer_jax.data.filters import without_tag
 from transformer_jax.data.text_files import Pair
 from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import stop_if_requested
@@ -41,6 +42,7 @@ class HeldOutCorpus:
         self._seed = config.seed
         self._sizes = {split: getattr(config, f'{split}_size') for split in missing}
         self._folder = cache_folder(config.cache_dir)
+        self._tags = config.tags()
         self._ignores_case = config.normalization.endswith('_cf')  # as the vocabulary then does
 
     def check(self) -> None:
@@ -77,6 +79,7 @@ class HeldOutCorpus:
 
     def _normalized(self, text: str) -> str:
         """Return the form that two sentences share if they count as the same."""
+        text = without_tag(text, *self._tags)  # a source should be in train in no language
         # To a reader and to the vocabulary, control and zero-width characters are only spaces.
         spaced = ''.join(' ' if unicodedata.category(c) in ('Cc', 'Cf') else c for c in text)
         normalized = ' '.join(unicodedata.normalize('NFKC', spaced).split())

@@ -87,6 +87,12 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
     make_folder(cache_folder(config.cache_dir))
     if vocabulary is None:
         vocabulary = _vocabularies(config, corpus)
+    for tag in config.tags():
+        if not vocabulary.source.has_tag(tag):
+            raise UserError(
+                f'data.tag={tag!r} is no piece of the vocabulary, which comes from data.vocabulary '
+                'or train.init_from: leave the vocabulary out to train one, or leave out the tag.'
+            )
     sides = config.subword_sampling_sides
     drawn = _SIDES if sides == 'both' else (sides,)
     if config.subword_sampling and not all(getattr(vocabulary, x).can_sample for x in drawn):
@@ -121,6 +127,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
         )
         digest = content_digest([content, vocabulary.digest])
         lengths = _planned_lengths(config, f'tokens-{digest}', subword_sampler)
+    stages = _stages(config, stores)
     try:
         plan = BatchPlan(
             *lengths,
@@ -129,7 +136,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             num_buckets=config.num_buckets,
             sentences_per_batch=config.sentences_per_batch,
             seed=config.seed,
-            stages=_stages(config, sizes),
+            stages=stages,
             spellings=[one.rate for one in augmentations],
         )
     except ValueError as error:
@@ -161,26 +168,32 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
 def _stores(
     config: DataConfig, corpus: Corpus, vocabulary: VocabularyPair
 ) -> dict[str, TokenStore]:
-    """Return the tokenised training pairs of each part; of a corpus that is no mixture, by ''.
-
-    Raises:
-      UserError: if a part of a mixture has no pair that training can use.
-    """
+    """Return the tokenised training pairs of each part; of a corpus that is no mixture, by ''."""
     folder = cache_folder(config.cache_dir)
     if not isinstance(corpus, MixedCorpus):
         return {'': _store(folder, corpus, vocabulary)}
-    stores = {name: _store(folder, part, vocabulary) for name, part in corpus.parts.items()}
+    return {name: _store(folder, part, vocabulary) for name, part in corpus.parts.items()}
+
+
+def _fitting(config: DataConfig, stores: Mapping[str, TokenStore]) -> dict[str, int]:
+    """Return the number of pairs of each part that are not too long.
+
+    Raises:
+      UserError: if a part has none.
+    """
+    fitting = {}
     for name, store in stores.items():
-        if not any(
-            ((source <= config.max_length) & (target <= config.max_length)).any()
+        fitting[name] = sum(
+            int(((source <= config.max_length) & (target <= config.max_length)).sum())
             for source, target in chunks(*store.lengths)
-        ):
+        )
+        if not fitting[name]:
             raise UserError(
                 f'data.corpora has a part {name!r} without a training pair that has text on both '
                 f'sides and at most data.max_length={config.max_length} tokens: leave it out, or '
                 'check its files and filters.'
             )
-    return stores
+    return fitting
 
 
 def _respelt_stores(
@@ -210,16 +223,21 @@ def _store(folder: Path, corpus: Corpus, vocabulary: VocabularyPair) -> TokenSto
     return cached_store(folder / name, corpus.pairs('train'), vocabulary)
 
 
-def _stages(config: DataConfig, sizes: dict[str, int]) -> list[Stage]:
+def _stages(config: DataConfig, stores: Mapping[str, TokenStore]) -> list[Stage]:
     """Return the stages of a mixture; none if every pair is seen once in each epoch.
 
     Args:
       config: names the shares, or the temperature.
-      sizes: pairs of each part.
+      stores: pairs of each part.
     """
+    if not config.corpora:
+        return []
+    sizes = _fitting(config, stores)
     if not config.mixes:
         return []
     stages = config.stages()
+    if stages and (never := [n for n in sizes if not any(n in x.shares for x in stages)]):
+        _logger.warning('data.mix never names %s: training does not see it.', ', '.join(never))
     if not stages:
         # Devlin et al. (2018): shares are sizes to a power, so that small corpora are seen more.
         shares = {name: size ** (1 / config.temperature) for name, size in sizes.items()}
@@ -227,8 +245,9 @@ def _stages(config: DataConfig, sizes: dict[str, int]) -> list[Stage]:
     return [
         Stage(
             MixedOrder(
-                list(sizes.values()),
-                [stage.shares.get(name, 0) for name in sizes],
+                [len(store) for store in stores.values()],
+                # Pairs that are too long are drawn and left out: so many more have to be drawn.
+                [stage.shares.get(n, 0) * len(stores[n]) / sizes[n] for n in sizes],
                 config.seed,
                 number,
             ),
@@ -276,7 +295,10 @@ def _planned_lengths(
     path = cache_folder(config.cache_dir) / name
     try:
         with open_regular(path):  # no pipe
-            return np.load(path, mmap_mode='r', allow_pickle=False)
+            lengths = np.load(path, mmap_mode='r', allow_pickle=False)
+        if lengths.shape != (2, len(subword_sampler)):
+            raise ValueError('other pairs')
+        return lengths
     except FileNotFoundError:
         pass
     except (OSError, ValueError, EOFError):

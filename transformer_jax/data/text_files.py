@@ -13,6 +13,7 @@ import json
 import lzma
 import os
 import pathlib
+import re
 import stat
 import sys
 import zlib
@@ -117,6 +118,8 @@ class TextFile:
                 # Decompressors read lines slowly, in Python; the buffer does it in C.
                 yield io.BufferedReader(file) if compression else file
         except (FileNotFoundError, NotADirectoryError):
+            if glob.has_magic(str(self.path)):
+                raise UserError(f'{self} is a pattern that matches no file: check it.') from None
             raise UserError(f'{self} does not exist{self._nearest()}') from None
         except IsADirectoryError:
             raise UserError(f'{self} is a folder, but must be a file.') from None
@@ -275,9 +278,24 @@ def _shards(named: list[TextFile]) -> list[list[TextFile]]:
     if len(sides) == 2 and len(sides[0]) != len(sides[1]):
         raise UserError(
             f'{named[0]} matches {len(sides[0])} files, but {named[1]} {len(sides[1])}: give as '
-            'many of each, whose names have the same order.'
+            'many of each.'
         )
+    for files in zip(*sides, strict=True):
+        varying = [_varying(a.path, b.path) for a, b in zip(named, files, strict=True)]
+        if len({*varying}) > 1:
+            raise UserError(
+                f'{named[0]} matches {varying[0]!r} where {named[1]} matches {varying[1]!r}: give '
+                'the files of both sides the same names but for the languages.'
+            )
     return [_files_to_read(list(files)) for files in zip(*sides, strict=True)]
+
+
+def _varying(pattern: pathlib.Path, path: pathlib.Path) -> str:
+    """Return the part of a path between the fixed ends of the pattern that has matched it."""
+    if pattern == path:
+        return ''
+    first, *_, last = re.split('[*?[\\]]', str(pattern))
+    return str(path)[len(first) : len(str(path)) - len(last)]
 
 
 def _files_to_read(files: list[TextFile]) -> list[TextFile]:

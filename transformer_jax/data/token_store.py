@@ -217,7 +217,7 @@ def _folder_to_fill(directory: Path) -> Iterator[Path]:
             stack.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Another process may have completed and renamed it meanwhile.
-            if not os.path.samestat(os.fstat(handle), os.stat(folder)):
+            if not _is_open(handle, folder):
                 raise FileNotFoundError
         except OSError:
             folder = partial_path(directory)
@@ -225,8 +225,17 @@ def _folder_to_fill(directory: Path) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            if folder != shared or not os.path.exists(folder / 'progress.json'):
+            own = folder != shared or _is_open(handle, folder)
+            if own and (folder != shared or not os.path.exists(folder / 'progress.json')):
                 remove(folder)
+
+
+def _is_open(handle: int, folder: Path) -> bool:
+    """Return whether a handle is of the folder that is there now."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(folder))
+    except FileNotFoundError:
+        return False
 
 
 def _remove(directory: Path) -> None:

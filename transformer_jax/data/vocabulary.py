@@ -214,6 +214,10 @@ class Vocabulary:
         (ids,) = self.sample(['a'], 0.1, 0)
         return len(ids) > 1  # such models give no pieces, only our EOS
 
+    def has_tag(self, text: str) -> bool:
+        """Return whether a text is a tag that the vocabulary has as a piece, such as '<2fr>'."""
+        return is_tag(text) and self._processor.piece_to_id(text) != self._processor.unk_id()
+
     def missing_codes(self, segments: Sequence[str]) -> list[str]:
         """Return what to put before each segment of a text, so that it has a tag.
 
@@ -223,7 +227,7 @@ class Vocabulary:
         missing, tag = [], ''
         for segment in segments:
             first = segment.split(' ', 1)[0]
-            own = is_tag(first) and self._processor.piece_to_id(first) != self._processor.unk_id()
+            own = self.has_tag(first)
             missing.append('' if own else tag)
             tag = f'{first} ' if own else tag
         return missing
@@ -351,8 +355,8 @@ def _explain(message: str, size: int) -> UserError:
         remedy = f'is more than this text can support: set it to {most[1]} or less.'
     elif 'all_chars_count' in message or 'sentences_.empty' in message:
         return UserError(
-            'the training pairs have no text to train a vocabulary on: check the files and columns '
-            'of the data.'
+            'the training pairs have no text to train a vocabulary on: check the files, columns '
+            'and filters of the data.'
         )
     elif least:
         remedy = (
