@@ -43,6 +43,9 @@ SHORTER = {
     'bash launch/local_processes.sh': f'{TINY} --config.data.train_size=500',
     'bash launch/test.sh': '--version',
     'python -m transformer_jax.main --config=configs/base.py': f'{TINY} {PHRASEBOOK}',
+    'python -m transformer_jax.main --config=configs/parsing_small.py': (
+        f'{TINY} --config.optimizer.warmup_steps=1'
+    ),
     'python -m transformer_jax.main': TINY,
     'python -m transformer_jax.corpus --config=configs/my_corpus.py --prepare': TINY,
     'python -m transformer_jax.benchmark --config=configs/base.py': f'{TINY} {PHRASEBOOK}',
