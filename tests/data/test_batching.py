@@ -1,11 +1,12 @@
 """Every pair that fits is in one batch of an epoch, in the same batch for the same seed."""
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from transformer_jax.data import order
+from transformer_jax.data import batching, order
 from transformer_jax.data.batching import BatchPlan, Stage, plan_epoch
 from transformer_jax.data.buckets import (
     Bucket,
@@ -15,6 +16,7 @@ from transformer_jax.data.buckets import (
     rows_for,
 )
 from transformer_jax.data.order import MixedOrder
+from transformer_jax.runtime.signals import Stopped
 
 
 def lengths(pairs, seed=0):
@@ -251,3 +253,26 @@ def test_stages_end_at_their_steps():
     assert later.round(number)[index].ids.tolist() == steps[199].ids.tolist()
     last, index = later.locate(69)
     assert (len(later.round(last)), later.locate(70)) == (index + 1, (last + 1, 0))
+
+
+def test_a_stop_ends_locating_but_no_round_that_is_planned_during_training(
+    small_rounds, monkeypatch
+):
+    def stop():
+        raise Stopped('Stopped by SIGTERM.')
+
+    monkeypatch.setattr(batching, 'stop_if_requested', stop)
+    plan = make_plan()
+    assert plan.round(2)
+    for long_work in (lambda: plan.locate(10_000), lambda: plan.steps_of(9)):
+        with pytest.raises(Stopped):
+            long_work()
+
+
+def test_threads_that_ask_for_rounds_at_the_same_time_get_the_same_plan(small_rounds):
+    plan, alone = make_plan(), make_plan()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(plan.round, [5] * 8 + [9] * 8))
+    assert all(ids_of(batches) == ids_of(alone.round(5)) for batches in found[:8])
+    assert all(ids_of(batches) == ids_of(alone.round(9)) for batches in found[8:])
+    assert plan.locate(150) == alone.locate(150)

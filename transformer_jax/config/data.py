@@ -50,8 +50,9 @@ class DataConfig:
         takes the other fields from here. Dev and test are those of all parts that have them.
       mix: with corpora, the share of each in the pairs of training, for example 'web=0.8 news=0.2',
         also in stages: 'web=0.8 news=0.2 until 20000; news=1'. If empty, their sizes decide.
-      temperature: with corpora and no mix, shares are sizes to the power of 1 / temperature: 1 sees
-        all pairs equally often, at most 1,000,000 the corpora.
+      temperature: with corpora and no mix, the share of a part is its size to the power of
+        1 / temperature. 1 shows every pair equally often, a large number every part; at most
+        1,000,000.
       source_column: column of the sources, in tables, 'tfds' and 'huggingface'; if empty, it is
         source_language.
       target_column: column of the targets, in tables, 'tfds' and 'huggingface'; if empty, it is

@@ -5,6 +5,7 @@ processes, or the step at which a run was stopped. Lengths are in tokens and inc
 """
 
 import bisect
+import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -209,6 +210,7 @@ class BatchPlan:
         self._seed = seed
         self._stages = stages or [Stage(EpochOrder(self.pairs, seed))]
         self._rounds: list[_Round] = []
+        self._lock = threading.Lock()  # because several threads may ask for the next round
         self.dropped = counts.dropped
         source_tokens, self.target_tokens = counts.tokens
         smallest = _smallest(*counts.kinds[:2], self.buckets)
@@ -230,6 +232,9 @@ class BatchPlan:
         if self.rounds_are_epochs:
             return epochs * self.batches_per_epoch
         last = epochs * self._stages[0].order.rounds_per_epoch - 1
+        for number in range(last):
+            stop_if_requested()
+            self._round(number)
         return self._round(last).end
 
     def round(self, number: int) -> list[Batch]:
@@ -268,6 +273,7 @@ class BatchPlan:
         if self.rounds_are_epochs:
             return divmod(step, self.batches_per_epoch)
         while not self._rounds or self._rounds[-1].end <= step:
+            stop_if_requested()
             self._round(len(self._rounds))
         number = bisect.bisect_right(self._rounds, step, key=lambda found: found.end)
         return number, step - self._rounds[number].first
@@ -284,17 +290,20 @@ class BatchPlan:
         return alone and self._stages[0].order.rounds_per_epoch == 1
 
     def _round(self, number: int) -> _Round:
-        """Return a round; the batches of those before it are counted, but not made."""
-        while len(self._rounds) <= number:
-            last = self._rounds[-1] if self._rounds else _Round(0, -1, 0, 0)
-            stage, local = last.stage, last.number + 1
-            if last.end == self._stages[stage].until:
-                stage, local = stage + 1, 0
-            stop_if_requested()
-            until = self._stages[stage].until
-            _, smallest, _ = self._shuffled(stage, local)
-            counts = np.bincount(smallest[smallest >= 0], minlength=len(self.buckets))
-            end = last.end + sum(_batches_of(counts, self.buckets))
-            end = end if until is None else min(end, until)
-            self._rounds.append(_Round(stage, local, last.end, end))
+        """Return a round, after counting the batches of the rounds before it."""
+        # It asks for no stop: a thread plans during training, which first saves its state.
+        with self._lock:
+            while len(self._rounds) <= number:
+                self._rounds.append(self._next_round())
         return self._rounds[number]
+
+    def _next_round(self) -> _Round:
+        last = self._rounds[-1] if self._rounds else _Round(0, -1, 0, 0)
+        stage, local = last.stage, last.number + 1
+        if last.end == self._stages[stage].until:
+            stage, local = stage + 1, 0
+        until = self._stages[stage].until
+        _, smallest, _ = self._shuffled(stage, local)
+        counts = np.bincount(smallest[smallest >= 0], minlength=len(self.buckets))
+        end = last.end + sum(_batches_of(counts, self.buckets))
+        return _Round(stage, local, last.end, end if until is None else min(end, until))

@@ -14,8 +14,8 @@ from transformer_jax.config import DataConfig
 from transformer_jax.config.mixture import MixStage
 from transformer_jax.data.augment import Augmentation, RespeltCorpus, read_augment
 from transformer_jax.data.batching import BatchPlan, Stage
+from transformer_jax.data.buckets import LengthCounts
 from transformer_jax.data.corpus import Corpus, open_corpus
-from transformer_jax.data.lengths import chunks
 from transformer_jax.data.mixture import MixedCorpus
 from transformer_jax.data.order import MixedOrder
 from transformer_jax.data.subword_sampling import SubwordSampler
@@ -126,7 +126,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             drawn=drawn,
         )
         digest = content_digest([content, vocabulary.digest])
-        lengths = _planned_lengths(config, f'tokens-{digest}', subword_sampler)
+        lengths = _planned_lengths(config, f'tokens-{digest}', subword_sampler, len(store))
     stages = _stages(config, stores)
     try:
         plan = BatchPlan(
@@ -183,16 +183,15 @@ def _fitting(config: DataConfig, stores: Mapping[str, TokenStore]) -> dict[str, 
     """
     fitting = {}
     for name, store in stores.items():
-        fitting[name] = sum(
-            int(((source <= config.max_length) & (target <= config.max_length)).sum())
-            for source, target in chunks(*store.lengths)
-        )
-        if not fitting[name]:
+        try:
+            counts = LengthCounts.of(*store.lengths, config.max_length)
+        except ValueError:
             raise UserError(
                 f'data.corpora has a part {name!r} without a training pair that has text on both '
                 f'sides and at most data.max_length={config.max_length} tokens: leave it out, or '
                 'check its files and filters.'
-            )
+            ) from None
+        fitting[name] = len(store) - counts.dropped
     return fitting
 
 
@@ -279,7 +278,7 @@ def _warn_of_byte_fallback(
 
 
 def _planned_lengths(
-    config: DataConfig, store_name: str, subword_sampler: SubwordSampler
+    config: DataConfig, store_name: str, subword_sampler: SubwordSampler, pairs: int
 ) -> np.ndarray:
     """Return [2, pairs] lengths for the batch plan, cached because drawing them is slow."""
     settings = (
@@ -296,7 +295,7 @@ def _planned_lengths(
     try:
         with open_regular(path):  # no pipe
             lengths = np.load(path, mmap_mode='r', allow_pickle=False)
-        if lengths.shape != (2, len(subword_sampler)):
+        if lengths.shape != (2, pairs):
             raise ValueError('other pairs')
         return lengths
     except FileNotFoundError:

@@ -41,9 +41,6 @@ class SubwordSampler:
         self._vocabularies = {'source': vocabulary.source, 'target': vocabulary.target}
         self._seed = seed
 
-    def __len__(self) -> int:
-        return len(self._sides['source'].lengths)
-
     def planned_lengths(self, side: str, max_length: int) -> np.ndarray:
         """Return [sentences] int64 lengths for the batch plan: the longest of a few draws.
 
