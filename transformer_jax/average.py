@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> None:
     from transformer_jax.inference.load import load_trained
     from transformer_jax.sharding import data_mesh
 
-    output = NewFolder(flags.output)
+    output = NewFolder(flags.output, checkpoints=True)
     folder = model_folder(flags.workdir)
     if read_release(folder) is not None:
         raise UserError(
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str]) -> None:
         manager = Checkpoints(written.checkpoints)
         manager.save_weights(steps[-1], weights)
         manager.close()
-        average = {'workdir': str(folder.path), 'steps': steps}
+        average = {'workdir': folder.place, 'steps': steps}
         written.write_average(folder.read_average() or average)
         written.write_run(
             dataclasses.replace(run, config=config, vocabulary_digest=vocabulary.digest)
         )
-    command_line.print_result(f'{output.path} holds the mean of steps {steps}')
+    command_line.print_result(f'{output} holds the mean of steps {steps}')
 
 
 if __name__ == '__main__':

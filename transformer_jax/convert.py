@@ -112,7 +112,7 @@ def _export(flags: argparse.Namespace) -> None:
     module = kind.load()
     original = Original.load(
         flags.workdir,
-        name=output.path.name,
+        name=output.name,
         checkpoints=flags.checkpoints,
         average=flags.average,
         steps=steps,
@@ -120,7 +120,7 @@ def _export(flags: argparse.Namespace) -> None:
     )
     with output.writing() as folder:
         found = module.export(original, folder, **options)
-    command_line.print_result(f'{found}\n{output.path} holds the model as {flags.to}')
+    command_line.print_result(f'{found}\n{output} holds the model as {flags.to}')
 
 
 def _import(flags: argparse.Namespace) -> None:
@@ -135,7 +135,7 @@ def _import(flags: argparse.Namespace) -> None:
     options = _options(flags, kind, f'--from={flags.source!r}')
     with output.writing() as folder:
         found = module.import_model(path, folder, **options, **card)
-    command_line.print_result(f'{found}\n{output.path} holds the model')
+    command_line.print_result(f'{found}\n{output} holds the model')
 
 
 def _source_of(path: Path, given: str) -> tuple[Kind, ModuleType]:

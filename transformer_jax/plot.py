@@ -1,5 +1,6 @@
 """Draws curves of training: python -m transformer_jax.plot --workdir=DIR --output=curves.png."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from transformer_jax.inference.line_output import check_output
 from transformer_jax.inspection.curves import Run, draw_curves, loss_floor
 from transformer_jax.inspection.figures import save_png
 from transformer_jax.runtime.signals import answer_signals
+from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training.metrics_writer import read_metrics
 
@@ -45,8 +47,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def _names(workdirs: Sequence[str]) -> list[tuple[str, Workdir]]:
     """Return each folder with a name for the legend: its last part if that tells runs apart."""
-    folders = [Workdir(workdir, '--workdir') for workdir in workdirs]
-    names = [Path(folder.path.absolute()).name for folder in folders]
+    folders = [open_workdir(workdir, '--workdir') for workdir in workdirs]
+    names = [Path(os.path.abspath(workdir)).name for workdir in workdirs]
     if len(set(names)) < len(names):
         names = list(workdirs)
     return list(zip(names, folders, strict=True))

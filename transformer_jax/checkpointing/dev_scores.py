@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from transformer_jax.runtime import processes
-from transformer_jax.storage.files import atomic_write, read_json
+from transformer_jax.storage.buckets import in_bucket
+from transformer_jax.storage.files import atomic_write, parse_json, read_json
 
 FILE_NAME = 'scores.json'
 
@@ -28,7 +29,7 @@ class DevScores:
         """Return the `quality` of a checkpoint on dev, or None if it has no readable scores."""
         if step not in self._known:
             try:
-                self._known[step] = quality(read_json(self._path(step), {'bleu': float}))
+                self._known[step] = quality(self._read(step))
             except (OSError, ValueError):
                 self._known[step] = None
         return self._known[step]
@@ -47,9 +48,18 @@ class DevScores:
         self.remember(step, scores)
         if processes.is_first():
             path = self._path(step)
+            if in_bucket(path):
+                path.write_text(json.dumps(scores))
+                return
             path.parent.mkdir(exist_ok=True)
             with atomic_write(path) as file:
                 json.dump(scores, file)
+
+    def _read(self, step: int) -> dict[str, Any]:
+        path, shape = self._path(step), {'bleu': float}
+        if in_bucket(path):
+            return parse_json(path.read_bytes(), shape)
+        return read_json(path, shape)
 
     def _path(self, step: int) -> Path:
         return self._directory / str(step) / 'scores' / FILE_NAME

@@ -4,8 +4,7 @@ import errno
 import json
 import logging
 import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,11 @@ from transformer_jax.checkpointing.checksums import Mismatch, check, checksums
 from transformer_jax.checkpointing.retention import LatestAndBest
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.runtime import processes
+from transformer_jax.storage.buckets import (
+    in_bucket,
+    json_files_in_bucket,
+    move_folder,
+)
 
 _logger = logging.getLogger('transformer_jax')
 # Errors that mean "out of reach", not "damaged"; the last two are tensorstore's.
@@ -56,13 +60,13 @@ class Checkpoints:
         """Open `directory`, and create it unless `read_only`.
 
         Args:
-          directory: the folder of the checkpoints.
+          directory: the folder of the checkpoints, an etils.epath.Path for one in a bucket.
           keep: number of latest checkpoints to keep.
           keep_best: number of checkpoints with the highest dev score to keep in addition.
           every: steps between two regular checkpoints; see `LatestAndBest`.
           read_only: whether to save nothing and delete nothing.
         """
-        self.directory = directory.absolute()
+        self.directory = directory if in_bucket(directory) else directory.absolute()
         self.every = every
         self.scores = dev_scores.DevScores(self.directory)
         self._kept_a_save = False
@@ -227,8 +231,7 @@ class Checkpoints:
         )
         processes.barrier(f'name for the damaged checkpoint of step {step}')
         if processes.is_first():
-            folder.mkdir(exist_ok=True)
-            shutil.move(self.directory / str(step), aside)
+            move_folder(self.directory / str(step), aside)
         processes.barrier(f'damaged checkpoint of step {step}')
         # Orbax's own `reload` fails at damaged metadata of any other checkpoint.
         self._manager.close()
@@ -289,20 +292,27 @@ class Checkpoints:
 
         These are pipes and devices, and JSON that is nested so deeply that it overflows the stack.
         """
+        is_far = in_bucket(self.directory)
+        files = json_files_in_bucket(self.path(step)) if is_far else self._json_files(step)
+        for name, content in files:
+            try:
+                json.loads(content)
+            except RecursionError:
+                raise Mismatch(f'its {name} is nested too deeply') from None
+            except ValueError:
+                pass  # if Orbax reads the file, Orbax says what is wrong with it
+
+    def _json_files(self, step: int) -> Iterator[tuple[str, bytes]]:
+        """Yield name and content of the files of a checkpoint that look like JSON."""
         for folder, _, names in os.walk(self.path(step)):
             for path in (Path(folder) / name for name in names):
-                name = path.relative_to(self.directory)
+                name = str(path.relative_to(self.directory))
                 if not os.path.isfile(path):
                     raise Mismatch(f'its {name} is not a file')
                 with path.open('rb') as file:
-                    if file.read(1) not in (b'{', b'['):
-                        continue
-                try:
-                    json.loads(path.read_bytes())
-                except RecursionError:
-                    raise Mismatch(f'its {name} is nested too deeply') from None
-                except ValueError:
-                    pass  # if Orbax reads the file, Orbax says what is wrong with it
+                    is_json = file.read(1) in (b'{', b'[')
+                if is_json:
+                    yield name, path.read_bytes()
 
 
 def _array_handler() -> ocp.PyTreeCheckpointHandler:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from transformer_jax.config import DataConfig
 from transformer_jax.data.hash_set import HashSet
 from transformer_jax.data.text_files import Pair, TextFile
-from transformer_jax.errors import UserError, did_you_mean, shown, user_path
+from transformer_jax.errors import UserError, did_you_mean, shown
+from transformer_jax.storage.buckets import local_path
 from transformer_jax.storage.cache import content_digest
 
 _logger = logging.getLogger('transformer_jax')
@@ -263,7 +264,7 @@ def _language(value: str, config: DataConfig) -> Callable[[], Drops]:
 
 
 def _scored_file(value: str) -> TextFile:
-    return TextFile('data.filters', user_path(value.partition(':')[2], 'data.filters'))
+    return TextFile('data.filters', local_path(value.partition(':')[2], 'data.filters'))
 
 
 def _score(value: str, config: DataConfig) -> Callable[[], Drops]:

@@ -23,6 +23,7 @@ from transformer_jax.data.token_store import TokenStore, cached_store
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line
+from transformer_jax.storage.buckets import shared_entry
 from transformer_jax.storage.cache import (
     cache_folder,
     content_digest,
@@ -169,10 +170,9 @@ def _stores(
     config: DataConfig, corpus: Corpus, vocabulary: VocabularyPair
 ) -> dict[str, TokenStore]:
     """Return the tokenised training pairs of each part; of a corpus that is no mixture, by ''."""
-    folder = cache_folder(config.cache_dir)
     if not isinstance(corpus, MixedCorpus):
-        return {'': _store(folder, corpus, vocabulary)}
-    return {name: _store(folder, part, vocabulary) for name, part in corpus.parts.items()}
+        return {'': _store(config, corpus, vocabulary)}
+    return {name: _store(config, part, vocabulary) for name, part in corpus.parts.items()}
 
 
 def _fitting(config: DataConfig, stores: Mapping[str, TokenStore]) -> dict[str, int]:
@@ -203,12 +203,12 @@ def _respelt_stores(
     spellings: Sequence[Augmentation],
 ) -> list[TokenStore]:
     """Return the training pairs of each part in each spelling of data.augment."""
-    folder, stores = cache_folder(config.cache_dir), []
+    stores = []
     parts = corpus.parts if isinstance(corpus, MixedCorpus) else {'': corpus}
     for spelling in spellings:
         for name, part in parts.items():
             spelt = RespeltCorpus(part, spelling.name, config.tags())
-            stores.append(_store(folder, spelt, vocabulary))
+            stores.append(_store(config, spelt, vocabulary))
             if len(stores[-1]) != sizes[name]:
                 raise UserError(
                     f'data.augment={config.augment!r} leaves no text of some pairs in the spelling '
@@ -217,9 +217,10 @@ def _respelt_stores(
     return stores
 
 
-def _store(folder: Path, corpus: Corpus, vocabulary: VocabularyPair) -> TokenStore:
+def _store(config: DataConfig, corpus: Corpus, vocabulary: VocabularyPair) -> TokenStore:
     name = f'tokens-{content_digest([corpus.fingerprint("train"), vocabulary.digest])}'
-    return cached_store(folder / name, corpus.pairs('train'), vocabulary)
+    with shared_entry(config.cache_dir, path := cache_folder(config.cache_dir) / name, 'meta.json'):
+        return cached_store(path, corpus.pairs('train'), vocabulary)
 
 
 def _stages(config: DataConfig, stores: Mapping[str, TokenStore]) -> list[Stage]:
@@ -292,6 +293,13 @@ def _planned_lengths(
     )
     name = f'lengths-{content_digest(map(str, settings))}.npy'
     path = cache_folder(config.cache_dir) / name
+    with shared_entry(config.cache_dir, path):
+        return _cached_lengths(path, subword_sampler, config.max_length, pairs)
+
+
+def _cached_lengths(
+    path: Path, subword_sampler: SubwordSampler, max_length: int, pairs: int
+) -> np.ndarray:
     try:
         with open_regular(path):  # no pipe
             lengths = np.load(path, mmap_mode='r', allow_pickle=False)
@@ -302,9 +310,7 @@ def _planned_lengths(
         pass
     except (OSError, ValueError, EOFError):
         _logger.warning('The cached lengths %s are damaged: drawing them again.', path)
-    lengths = np.stack(
-        [subword_sampler.planned_lengths(side, config.max_length) for side in _SIDES]
-    )
+    lengths = np.stack([subword_sampler.planned_lengths(side, max_length) for side in _SIDES])
     content = io.BytesIO()  # np.save's own errors for a file lack the reason
     np.save(content, lengths)
     with atomic_write(path, 'wb') as file:
@@ -346,6 +352,18 @@ def _trained_vocabulary(config: DataConfig, corpus: Corpus, side: str | None = N
     kind = [*map(str, settings), *([side] if side else []), *type_, *tags]
     name = f'vocabulary-{content_digest([corpus.fingerprint("train"), *kind])}.model'
     path = cache_folder(config.cache_dir) / name
+    with shared_entry(config.cache_dir, path):
+        return _cached_vocabulary(path, config, corpus, side, model_type, tags)
+
+
+def _cached_vocabulary(
+    path: Path,
+    config: DataConfig,
+    corpus: Corpus,
+    side: str | None,
+    model_type: str,
+    tags: Sequence[str],
+) -> Vocabulary:
     if os.path.exists(path):
         try:
             return Vocabulary(read_regular(path))

@@ -22,8 +22,9 @@ from typing import Any, BinaryIO
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.columns import column_names
-from transformer_jax.errors import UserError, did_you_mean, user_path
+from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.runtime.signals import stop_if_requested
+from transformer_jax.storage.buckets import local_path
 
 Pair = tuple[str, str]
 
@@ -229,7 +230,7 @@ class FilesCorpus:
             paths = [getattr(config, field) for field in fields]
             if paths[0]:
                 files = [
-                    TextFile(f'data.{field}', user_path(path, f'data.{field}'))
+                    TextFile(f'data.{field}', local_path(path, f'data.{field}'))
                     for field, path in zip(fields, paths, strict=True)
                     if path
                 ]

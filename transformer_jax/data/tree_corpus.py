@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from transformer_jax.config import DataConfig
 from transformer_jax.data.text_files import Pair, TextFile, matching_files
 from transformer_jax.data.trees import cleaned, read_trees, symbols
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError
+from transformer_jax.storage.buckets import local_path
 
 
 class TreeCorpus:
@@ -21,7 +22,7 @@ class TreeCorpus:
         for split in ('train', 'dev', 'test'):
             field = f'data.{split}_source'
             if path := getattr(config, f'{split}_source'):
-                paths = matching_files(user_path(path, field))
+                paths = matching_files(local_path(path, field))
                 self._files[split] = [TextFile(field, x) for x in paths]
         self.names = {split: ', '.join(map(str, files)) for split, files in self._files.items()}
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from transformer_jax.config.mixture import is_tag
 from transformer_jax.data.word_counts import count_words
-from transformer_jax.errors import UserError, shown, user_path
+from transformer_jax.errors import UserError, shown
+from transformer_jax.storage.buckets import local_path
 from transformer_jax.storage.files import atomic_write, read_regular
 
 # SentencePiece keeps its training sentences in memory, and five million are enough.
@@ -83,7 +84,7 @@ class Vocabulary:
         Raises:
           UserError: if the file cannot be read or used.
         """
-        file = user_path(path, field)
+        file = local_path(path, field)
         remedy = (
             'give the path of a SentencePiece .model file.'
             if field.startswith('data.')

@@ -65,7 +65,7 @@ def load_trained(
     from transformer_jax.checkpointing.manager import Checkpoints
 
     saved = folder.read_run()
-    if saved is None or not (folder.has_checkpoints() or os.path.isdir(folder.checkpoints)):
+    if saved is None or not folder.has_checkpoint_folder():
         raise UserError(
             f'{folder} holds no trained model: '
             f'train one there first (python -m transformer_jax.main), or {another_model()}.'

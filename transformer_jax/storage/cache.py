@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import pwd
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,8 +26,11 @@ PRIVATE = 0o700  # mode of a folder with compiled programs
 
 
 def cache_folder(configured: str = '') -> Path:
-    """Return `configured`, or $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax."""
-    if configured:
+    """Return `configured`, or $TRANSFORMER_JAX_CACHE, or ~/.cache/transformer_jax.
+
+    A cache in a bucket is shared through that of this machine; see `buckets.shared_entry`.
+    """
+    if configured and not re.match('(gs|s3)://', configured):
         return user_path(configured, 'data.cache_dir')
     named = os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
     return user_path(named, '$TRANSFORMER_JAX_CACHE')

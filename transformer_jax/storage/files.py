@@ -1,5 +1,6 @@
 """Files and folders that are complete or absent, even if writing them is interrupted."""
 
+import atexit
 import contextlib
 import errno
 import json
@@ -7,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -25,6 +27,14 @@ def partial_path(path: Path) -> Path:
     partial = path.with_name(f'{path.name}.partial-{uuid.uuid4().hex}')
     _unfinished.add(partial)
     return partial
+
+
+def temporary_folder() -> Path:
+    """Return a new folder that is removed when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix='transformer_jax-'))
+    _unfinished.add(folder)
+    atexit.register(remove, folder)
+    return folder
 
 
 def remove_unfinished() -> None:

@@ -1,4 +1,4 @@
-"""A folder that a command makes: it is complete or absent."""
+"""A folder that a command makes, here or in a bucket: it is complete or absent."""
 
 import contextlib
 import errno
@@ -7,42 +7,68 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer_jax.errors import UserError
-from transformer_jax.storage.files import partial_path, remove, remove_leftovers
-from transformer_jax.storage.workdir import Workdir
+from transformer_jax.storage.bucket_workdir import open_workdir
+from transformer_jax.storage.buckets import (
+    failures_to_reach,
+    file_system,
+    in_bucket,
+    upload_folder,
+)
+from transformer_jax.storage.files import (
+    partial_path,
+    remove,
+    remove_leftovers,
+    temporary_folder,
+)
+
+# By it Orbax knows a complete checkpoint in a bucket.
+_COMMITTED = 'commit_success.txt'
 
 
 class NewFolder:
     """A folder to make. Its checks come before the work, and `writing` after it.
 
     Attributes:
-      path: the folder.
+      name: the last part of its path.
 
     Raises:
       UserError: if the folder exists already, or cannot be made.
     """
 
-    def __init__(self, path: str | os.PathLike[str], field: str = '--output'):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        field: str = '--output',
+        *,
+        checkpoints: bool = False,
+    ):
         """Check that the folder can be made.
 
         Args:
-          path: the folder.
+          path: the folder, or the URL of one in a bucket.
           field: the name of its flag in messages.
+          checkpoints: whether it will hold checkpoints.
         """
-        self._workdir = Workdir(path, field)
-        self.path = self._workdir.path
-        if os.path.lexists(self.path):
+        self._field = field
+        self._given = os.fspath(path)
+        self._workdir = open_workdir(path, field)
+        self.name = os.path.basename(self._given.rstrip('/')) or self._given
+        if self._exists():
             raise UserError(f'{self._workdir} exists already: name a new folder.')
-        self._workdir.check_writable()
+        if not in_bucket(self._given):
+            self._workdir.check_writable()
+        elif checkpoints:
+            self._workdir.check_path(writing=True)
 
-    def _name(self, partial: Path, path: Path) -> None:
-        try:
-            os.rename(partial, path)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
-            raise UserError(
-                f'{self._workdir} has been made by another program meanwhile: name a new folder.'
-            ) from error
+    def __str__(self) -> str:
+        return self._given if in_bucket(self._given) else str(self._workdir.path)
+
+    def _exists(self) -> bool:
+        if not in_bucket(self._given):
+            return os.path.lexists(self._workdir.path)
+        files = file_system(self._given, self._field)
+        with failures_to_reach(self._given, self._field):
+            return files.exists(self._given)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Path]:
@@ -51,8 +77,24 @@ class NewFolder:
         Raises:
           UserError: if the folder cannot be made or written.
         """
+        with self._workdir.failures_to_write(kept=''):
+            if not in_bucket(self._given):
+                with self._beside() as partial:
+                    yield partial
+                return
+            folder = temporary_folder()
+            yield folder
+            for step in folder.glob('checkpoints/*'):
+                (step / _COMMITTED).touch()
+            self._check_still_absent(self._exists())
+            upload_folder(folder, self._given.rstrip('/'), 'config.json', self._field)
+            remove(folder)
+
+    @contextlib.contextmanager
+    def _beside(self) -> Iterator[Path]:
+        """A context with a folder beside the one to make, which is renamed at the end."""
         # Trailing dots and slashes would give the partial folder another parent.
-        path = Path(os.path.abspath(self.path))
+        path = Path(os.path.abspath(self._workdir.path))
         remove_leftovers(path)
         partial = partial_path(path)
         try:
@@ -62,8 +104,18 @@ class NewFolder:
                 raise UserError(
                     f'{self._workdir} cannot be made ({error.strerror}): choose another place.'
                 ) from error
-            with self._workdir.failures_to_write(kept=''):
-                yield partial
-                self._name(partial, path)
+            yield partial
+            try:
+                os.rename(partial, path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise
+                self._check_still_absent(True)
         finally:
             remove(partial)
+
+    def _check_still_absent(self, exists: bool) -> None:
+        if exists:
+            raise UserError(
+                f'{self._workdir} has been made by another program meanwhile: name a new folder.'
+            )

@@ -5,6 +5,7 @@ import logging
 import os
 from pathlib import Path
 
+from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.storage.workdir import Workdir
 
 _FOLDER = Path(__file__).parents[1] / 'pretrained'
@@ -28,7 +29,7 @@ def model_folder(workdir: str | os.PathLike[str], field: str = 'workdir') -> Wor
     Raises:
       UserError: if the path is not valid.
     """
-    folder = Workdir(workdir, field)
+    folder = open_workdir(workdir, field)
     packaged = pretrained_models().get(os.fspath(workdir))
     if packaged is None:
         return folder

@@ -111,7 +111,12 @@ class Workdir:
         self.field = field
 
     def __str__(self) -> str:
-        return f'{self.field}={str(self.path)!r}'
+        return f'{self.field}={self.place!r}'
+
+    @property
+    def place(self) -> str:
+        """Return the path or URL that names the folder."""
+        return str(self.path)
 
     @property
     def checkpoints(self) -> Path:
@@ -144,6 +149,10 @@ class Workdir:
                 f'{self} has checkpoints that may not be read ({error.strerror}): change their '
                 'permissions, or choose another folder.'
             ) from error
+
+    def has_checkpoint_folder(self) -> bool:
+        """Return whether a run has begun to keep checkpoints here."""
+        return self.has_checkpoints() or os.path.isdir(self.checkpoints)
 
     def check_path(self, writing: bool = False) -> None:
         """Raise UserError if the path has characters with which checkpoints cannot be read.
@@ -255,6 +264,9 @@ class Workdir:
             file.write(f'process {os.getpid()} on {socket.gethostname()}\n')
             file.flush()
             yield
+
+    def publish(self) -> None:
+        """Copy what has been written to where it is kept, if that is not this folder."""
 
     @contextlib.contextmanager
     def failures_to_write(

@@ -64,6 +64,8 @@ def fit(run: Run, state: TrainState, steps: Mapping[Bucket, CompiledStep]) -> Tr
                         scores = evaluate(run, state)
                 except Stopped:  # the run evaluates when it resumes
                     signal = run.stop.pending()
+            # Before the checkpoint, which is resumed with the metrics until its step.
+            run.folder.publish()
             run.checkpoints.save(state.items(), scores)
             early = scores is not None and out_of_patience(run.config, run.metrics.records)
             if signal or last or early:

@@ -9,7 +9,8 @@ from transformer_jax.config import Config, DataConfig
 from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError
+from transformer_jax.storage.buckets import exists
 from transformer_jax.storage.pretrained import another_model, model_folder
 from transformer_jax.storage.release import read_release
 from transformer_jax.storage.workdir import SavedRun, Workdir
@@ -26,20 +27,20 @@ def load_saved_run(folder: Workdir, config: Config) -> SavedRun | None:
     """
     if read_release(folder) is not None:
         raise UserError(
-            f'workdir={str(folder.path)!r} is a release folder, whose weights stay as they are: '
+            f'{folder} is a release folder, whose weights stay as they are: '
             'choose another --workdir, which may start from these weights (train.init_from).'
         )
     average = folder.read_average()
     if average is not None:
         raise UserError(
-            f'workdir={str(folder.path)!r} holds averaged weights, which cannot be trained: '
+            f'{folder} holds averaged weights, which cannot be trained: '
             f'resume the run in {average["workdir"]!r}, or choose another --workdir, which may '
             'start from these weights (train.init_from).'
         )
     saved = folder.read_run()
     if saved is None and folder.has_checkpoints():
         raise UserError(
-            f'workdir={str(folder.path)!r} holds checkpoints but no config.json, which says whose '
+            f'{folder} holds checkpoints but no config.json, which says whose '
             'they are: restore the file, or choose another --workdir.'
         )
     if saved is not None and folder.has_checkpoints():
@@ -60,7 +61,7 @@ def load_saved_run(folder: Workdir, config: Config) -> SavedRun | None:
     differences = [] if saved is None else config.differences(saved.config)
     if differences:
         raise UserError(
-            f'workdir={str(folder.path)!r} belongs to a run of another config '
+            f'{folder} belongs to a run of another config '
             f'(now against then: {"; ".join(differences)}): '
             'choose another --workdir, or restore these fields.'
         )
@@ -106,7 +107,7 @@ def finished_results(folder: Workdir, config: Config, saved: SavedRun) -> dict[s
         or _corpus_settings(config) != _corpus_settings(saved.config)
     ):
         return None
-    _logger.info('This run is finished: %s holds its results.', folder.path)
+    _logger.info('This run is finished: %s holds its results.', folder.place)
     return results
 
 
@@ -129,13 +130,13 @@ def check_checkpoints_remain(folder: Workdir, config: Config, saved: SavedRun | 
         last = max((r['step'] for r in read_metrics(folder.metrics)), default=0)
     except OSError as error:
         raise UserError(
-            f'workdir={str(folder.path)!r} has a metrics.jsonl that cannot be read '
+            f'{folder} has a metrics.jsonl that cannot be read '
             f'({error.strerror}): restore access to it, or choose another --workdir.'
         ) from error
     # The first checkpoint may still have been in writing until the second one was due.
     if last > 2 * every:
         raise UserError(
-            f'workdir={str(folder.path)!r} has metrics of {last} steps but no checkpoint '
+            f'{folder} has metrics of {last} steps but no checkpoint '
             'any more: restore its checkpoints, or choose another --workdir to start again.'
         )
 
@@ -167,14 +168,10 @@ def _own_vocabulary(folder: Workdir, config: Config, saved: SavedRun) -> Vocabul
     ):
         field, named = f'data.{name}', getattr(config.data, name)
         # If the named file is gone, the copy in the folder is enough.
-        if (
-            named
-            and os.path.exists(user_path(named, field))
-            and Vocabulary.load(named, field).digest != own.digest
-        ):
+        if named and exists(named, field) and Vocabulary.load(named, field).digest != own.digest:
             raise UserError(
                 f'{field}={named!r} is not the vocabulary that the run in '
-                f'workdir={str(folder.path)!r} has: name that one, or choose another --workdir.'
+                f'{folder} has: name that one, or choose another --workdir.'
             )
     return vocabulary
 
@@ -217,12 +214,12 @@ def check_same_data(folder: Workdir, saved: SavedRun | None, data: Data) -> None
         )
     if data.older_fingerprint == saved.data_fingerprint != data.fingerprint:
         raise UserError(
-            f'workdir={str(folder.path)!r} was begun with an older order of batches, which was '
+            f'{folder} was begun with an older order of batches, which was '
             f'another for {data.plan.pairs:,} training pairs: finish the run with the version of '
             'transformer_jax that began it, or choose another --workdir.'
         )
     if saved.data_fingerprint != data.fingerprint:
         raise UserError(
-            f'workdir={str(folder.path)!r} belongs to other data: the corpus has changed since '
+            f'{folder} belongs to other data: the corpus has changed since '
             'its run started; restore the corpus, or choose another --workdir.'
         )

@@ -72,6 +72,7 @@ class Run:
                 self.data.vocabulary.digest,
             )
         )
+        self.folder.publish()
 
     def close(self) -> None:
         """Wait for the last checkpoint and close all files."""

@@ -14,8 +14,8 @@ from transformer_jax.runtime import processes
 from transformer_jax.runtime.memory import device_memory
 from transformer_jax.runtime.signals import Stopped, StopSignals
 from transformer_jax.sharding import make_mesh
+from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
-from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import resume_checks
 from transformer_jax.training.evaluation import out_of_patience, score_test
 from transformer_jax.training.initialization import abstract_state, check_state_fits
@@ -45,7 +45,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
         continue (a full disk, a loss that is not finite). All checkpoints are kept.
       Stopped: if SIGTERM or Ctrl-C asked for it.
     """
-    folder = Workdir(workdir)
+    folder = open_workdir(workdir)
     folder.check_writable()
     check_installed(config.train.log_to)
     mesh = make_mesh(config.mesh)
@@ -80,7 +80,9 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 config = resume_checks.with_origin(config, saved)
             run, state = open_run(config, folder, data, mesh, stop)
             with contextlib.closing(run):
-                return _finish(run, state)
+                results = _finish(run, state)
+            folder.publish()
+            return results
 
 
 def _prepare_in_turn(config: Config, vocabulary: VocabularyPair | None) -> Data:
@@ -140,4 +142,5 @@ def _finish(run: Run, state: TrainState) -> dict[str, Any]:
     }
     if processes.is_first():
         run.folder.write_results(results)
+        run.folder.publish()
     return results

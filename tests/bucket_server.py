@@ -1,0 +1,191 @@
+"""A server that speaks the protocol of Google Cloud Storage, on this machine and in memory.
+
+It is gcp-storage-emulator with what that lacks: writing on the condition of a generation, faults,
+and an answer that is lost on its way.
+"""
+
+import contextlib
+import functools
+import http
+import http.server
+import io
+import json
+import os
+import random
+import re
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip('gcp_storage_emulator', reason="the bucket's emulator is not installed")
+from gcp_storage_emulator import server as emulator
+from gcp_storage_emulator.exceptions import NotFound
+from gcp_storage_emulator.handlers import buckets
+from gcp_storage_emulator.storage import Storage
+
+BUCKET = 'test-bucket'
+
+
+class BucketServer:
+    """A running server.
+
+    Attributes:
+      url: 'gs://BUCKET'.
+      environment: variables with which a process speaks to this server in place of Google's.
+      faults: share of requests that are refused, or whose answer is lost.
+      delay: the longest time that an answer takes, in seconds.
+      requests: how many there were.
+    """
+
+    def __init__(self, port: int):
+        self.url = f'gs://{BUCKET}'
+        address = f'http://127.0.0.1:{port}'
+        self.environment = {
+            **os.environ,
+            'TENSORSTORE_GCS_HTTP_URL': address,
+            'STORAGE_EMULATOR_HOST': address,
+            'GOOGLE_AUTH_TOKEN_FOR_TESTING': 'none',
+            'NO_GCE_CHECK': 'true',
+            'GOOGLE_CLOUD_PROJECT': 'test',
+        }
+        self.faults, self.delay, self.requests, self.faulty = 0.0, 0.0, 0, 0
+        self.storage = Storage(use_memory_fs=True)
+        self.mutex = threading.Lock()
+        self.draw = random.Random(1)
+        buckets.create_bucket(BUCKET, self.storage)
+
+    def names(self) -> list[str]:
+        """Return the names of all objects."""
+        with self.mutex:
+            return sorted(self.storage.objects.get(BUCKET, {}))
+
+    def read(self, name: str) -> bytes:
+        """Return the content of an object."""
+        with self.mutex:
+            return self.storage.get_file(BUCKET, name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object."""
+        resource = emulator.objects._make_object_resource(
+            '', BUCKET, name, 'application/octet-stream', str(len(content))
+        )
+        resource = emulator.objects._checksums(content, resource)
+        with self.mutex:
+            self.storage.create_file(BUCKET, name, content, resource)
+
+    def write_folder(self, folder: Path, name: str) -> None:
+        """Write all files of a folder."""
+        for path in folder.rglob('*'):
+            if path.is_file():
+                self.write(f'{name}/{path.relative_to(folder).as_posix()}', path.read_bytes())
+
+    def generation(self, name: str) -> str:
+        """Return the generation of an object; '0' if there is none."""
+        try:
+            return self.storage.get_file_obj(BUCKET, name)['generation']
+        except NotFound:
+            return '0'
+
+
+@contextlib.contextmanager
+def bucket_server() -> Iterator[BucketServer]:
+    """A context with a running server."""
+    served = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Handler)
+    served.daemon_threads = True
+    running = BucketServer(served.server_address[1])
+    served.RequestHandlerClass = functools.partial(_Handler, running)
+    thread = threading.Thread(target=served.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield running
+    finally:
+        served.shutdown()
+        served.server_close()
+        thread.join()
+
+
+class _Handler(emulator.RequestHandler):
+    """Answers requests as the emulator does, with faults and conditions."""
+
+    generation: str | None = None  # of the object that is read
+
+    def __init__(self, running: BucketServer, *args):
+        self.running = running
+        super().__init__(running.storage, *args)
+
+    def _answer(self, method: str) -> None:
+        running = self.running
+        body = self.rfile.read(int(self.headers.get('Content-Length') or 0))
+        self.rfile = io.BytesIO(body)
+        with running.mutex:
+            running.requests += 1
+            fault = running.draw.random() < running.faults and running.draw.random()
+            delay = running.draw.random() * running.delay
+            running.faulty += fault is not False
+        time.sleep(delay)
+        if fault is not False and fault < 0.7:
+            self._refuse(http.HTTPStatus.SERVICE_UNAVAILABLE)
+            return
+        with running.mutex:
+            generation = self.running.generation(name := self._object(body))
+            wanted, unwanted = (
+                self._query.get(f'ifGeneration{kind}', [None])[0] for kind in ('Match', 'NotMatch')
+            )
+            if wanted not in (None, generation):
+                self._refuse(http.HTTPStatus.PRECONDITION_FAILED)
+            elif unwanted == generation:
+                self._refuse(http.HTTPStatus.NOT_MODIFIED)
+            else:
+                if fault is not False:  # done, but the answer is lost
+                    self.wfile = _Nowhere()
+                self.generation = generation if name and method == 'GET' else None
+                emulator.Router(self).handle(method)
+
+    @property
+    def _query(self) -> dict[str, list[str]]:
+        return urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+
+    def _object(self, body: bytes) -> str:
+        """Return the name of the object that a request is about; '' for a listing."""
+        path = urllib.parse.urlsplit(self.path).path
+        if '/o/' in path:
+            return urllib.parse.unquote(path.rpartition('/o/')[2])
+        if 'name' in self._query:
+            return self._query['name'][0]
+        in_body = re.search(rb'"name": ?("[^"]*")', body)
+        return json.loads(in_body[1]) if in_body else ''
+
+    def end_headers(self) -> None:
+        if self.generation:
+            self.send_header('x-goog-generation', self.generation)
+        super().end_headers()
+
+    def _refuse(self, status: http.HTTPStatus) -> None:
+        self.send_response(status.value, status.phrase)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+
+    do_GET = functools.partialmethod(_answer, 'GET')
+    do_POST = functools.partialmethod(_answer, 'POST')
+    do_PUT = functools.partialmethod(_answer, 'PUT')
+    do_PATCH = functools.partialmethod(_answer, 'PATCH')
+    do_DELETE = functools.partialmethod(_answer, 'DELETE')
+
+
+class _Nowhere:
+    """A connection on which an answer is lost."""
+
+    closed = False
+
+    def write(self, content: bytes) -> int:
+        return len(content)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,192 @@
+"""A work directory in a bucket, for hosts whose disks do not last, such as those of TPU pods.
+
+Orbax writes checkpoints to the bucket itself. All other files are written to a temporary folder and
+copied to the bucket before each checkpoint, so that none is older than the checkpoint. The folder
+on another machine begins as a copy of them.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer_jax.errors import UserError, first_line
+from transformer_jax.storage.bucket_lock import BucketLock
+from transformer_jax.storage.buckets import failures_to_reach, file_system, in_bucket, local_path
+from transformer_jax.storage.files import temporary_folder
+from transformer_jax.storage.workdir import WRITTEN, Workdir
+
+_logger = logging.getLogger('transformer_jax')
+_WEIGHTS = 'model.safetensors'
+# Files that reading a folder needs; it may be the top of a bucket, with anything in it.
+_COPIED = (*WRITTEN, 'conversion.json')
+_NOT_COPIED = ('lock', 'wandb')  # folders are not copied either, but for what is written here
+# Written after what they speak of.
+_LAST = ('config.json', 'results.json')
+# Packages of the clients whose errors mean that a bucket cannot be reached.
+_CLIENTS = ('gcsfs', 'google', 'aiohttp', 'requests', 'urllib3', 'fsspec')
+
+
+def open_workdir(path: str | os.PathLike[str], field: str = 'workdir') -> Workdir:
+    """Return the work directory at a path or at the URL of a bucket.
+
+    Raises:
+      UserError: if the path is not valid, or the bucket cannot be reached.
+    """
+    return BucketWorkdir(os.fspath(path), field) if in_bucket(path) else Workdir(path, field)
+
+
+class BucketWorkdir(Workdir):
+    """A work directory in a bucket; `path` is a local copy of its small files.
+
+    Attributes:
+      url: of the folder, without a slash at its end.
+    """
+
+    def __init__(self, url: str, field: str):
+        self.url = url.rstrip('/')
+        self.field = field
+        self._files = file_system(self.url, field)
+        self._lock: BucketLock | None = None
+        self._published: dict[Path, tuple[int, int]] = {}
+        self.path = self._copy()
+
+    @property
+    def place(self) -> str:
+        """Return the URL."""
+        return self.url
+
+    def _copy(self) -> Path:
+        """Return a folder with copies of the small files."""
+        with failures_to_reach(self.url, self.field):
+            try:
+                listed = self._files.ls(self.url, detail=True)
+            except FileNotFoundError:
+                listed = []
+        names = {info['name'].rpartition('/')[2] for info in listed if info['type'] == 'file'}
+        if _WEIGHTS in names:  # a release, which does not change
+            return local_path(f'{self.url}/*', self.field)
+        folder = temporary_folder()
+        self._fill(folder, names)
+        return folder
+
+    def _fill(self, folder: Path, names: set[str]) -> None:
+        with failures_to_reach(self.url, self.field):
+            for name in names.intersection(_COPIED).difference(_NOT_COPIED):
+                copy = folder / name
+                self._files.get_file(f'{self.url}/{name}', str(copy))
+                self._published[copy] = _signature(copy)
+
+    @property
+    def checkpoints(self) -> Any:
+        """Return the folder of the checkpoints, an etils.epath.Path.
+
+        Raises:
+          UserError: if the bucket cannot hold checkpoints.
+        """
+        if not self.url.startswith('gs://'):
+            raise UserError(
+                f'{self} cannot hold checkpoints, because Orbax reads and writes none in s3://: '
+                'use a folder on disk and copy it (aws s3 cp --recursive), or gs://; a release '
+                'folder (convert --to=release) may lie in s3://.'
+            )
+        # Not through TensorFlow, whose client knows other credentials.
+        os.environ.setdefault('EPATH_USE_TF', '0')
+        import fsspec
+        from etils import epath
+
+        fsspec.config.conf.setdefault('gcs', {})['use_listings_cache'] = False
+        return epath.Path(self.url) / 'checkpoints'
+
+    def has_checkpoints(self) -> bool:
+        """Return whether there is a checkpoint, readable or not."""
+        with failures_to_reach(self.url, self.field):
+            try:
+                listed = self._files.ls(f'{self.url}/checkpoints', detail=False)
+            except FileNotFoundError:
+                return False
+        found = any(name.rstrip('/').rpartition('/')[2].isdigit() for name in listed)
+        return found and self.checkpoints is not None
+
+    def has_checkpoint_folder(self) -> bool:
+        """Return whether there is a checkpoint: a bucket has no empty folders."""
+        return self.has_checkpoints()
+
+    def check_path(self, writing: bool = False) -> None:
+        """Raise UserError if checkpoints cannot be kept here."""
+        if writing:
+            _ = self.checkpoints
+
+    def check_writable(self) -> None:
+        """Raise UserError if checkpoints cannot be kept here; `locked` is the first to write."""
+        self.check_path(writing=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """A context in which no other process trains here.
+
+        Raises:
+          UserError: if another process trains here, or the bucket cannot be written.
+        """
+        with failures_to_reach(self.url, self.field):
+            lock = BucketLock(f'{self.url}/lock', str(self))
+            lock.acquire()
+            self._lock = lock
+        try:
+            # The run that held the lock before may have written meanwhile.
+            with failures_to_reach(self.url, self.field):
+                listed = self._files.ls(self.url, detail=False)
+            self._fill(self.path, {name.rpartition('/')[2] for name in listed})
+            yield
+        finally:
+            self._lock = None
+            lock.release()
+
+    def publish(self) -> None:
+        """Copy what has been written here to the bucket, if this process holds the lock.
+
+        Raises:
+          UserError: if another process has taken the lock.
+        """
+        if self._lock is None:
+            return
+        self._lock.check()
+        paths = [path for path in self.path.rglob('*') if path.is_file()]
+        for path in sorted(paths, key=lambda path: (path.name in _LAST, path)):
+            name = path.relative_to(self.path)
+            signature = _signature(path)
+            if name.parts[0] in WRITTEN and name.parts[0] not in _NOT_COPIED:
+                if self._published.get(path) != signature:
+                    self._files.put_file(str(path), f'{self.url}/{name.as_posix()}')
+                self._published[path] = signature
+
+    @contextlib.contextmanager
+    def failures_to_write(
+        self, kept: str = '; it resumes from the last checkpoint, and all checkpoints are kept'
+    ) -> Iterator[None]:
+        """A context that raises UserError if the bucket cannot be reached any more.
+
+        Args:
+          kept: the end of the message, about what is not lost.
+        """
+        try:
+            with super().failures_to_write(kept):
+                yield
+        except UserError:
+            raise
+        except Exception as error:
+            bucket = self.url.partition('://')[2].partition('/')[0]
+            packages = {one.__module__.partition('.')[0] for one in type(error).__mro__}
+            if packages.isdisjoint(_CLIENTS) and bucket not in str(error):
+                raise
+            raise UserError(
+                f'{self} cannot be written any more ({type(error).__name__}: {first_line(error)}): '
+                f'restore access, then run the same command again{kept}.'
+            ) from error
+
+
+def _signature(path: Path) -> tuple[int, int]:
+    info = path.stat()
+    return info.st_mtime_ns, info.st_size
