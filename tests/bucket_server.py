@@ -10,14 +10,14 @@ import http
 import http.server
 import io
 import json
+import math
 import os
 import random
 import re
+import sys
 import threading
-import time
 import urllib.parse
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -37,8 +37,9 @@ class BucketServer:
       url: 'gs://BUCKET'.
       environment: variables with which a process speaks to this server in place of Google's.
       faults: share of requests that are refused, or whose answer is lost.
-      delay: the longest time that an answer takes, in seconds.
+      most_faults: the most of them.
       requests: how many there were.
+      faulty: how many of these were refused, or lost their answer.
     """
 
     def __init__(self, port: int):
@@ -51,8 +52,11 @@ class BucketServer:
             'GOOGLE_AUTH_TOKEN_FOR_TESTING': 'none',
             'NO_GCE_CHECK': 'true',
             'GOOGLE_CLOUD_PROJECT': 'test',
+            # Otherwise Google's servers are asked for credentials first.
+            'FSSPEC_GS_TOKEN': 'anon',
+            'FSSPEC_GCS_TOKEN': 'anon',
         }
-        self.faults, self.delay, self.requests, self.faulty = 0.0, 0.0, 0, 0
+        self.faults, self.most_faults, self.requests, self.faulty = 0.0, math.inf, 0, 0
         self.storage = Storage(use_memory_fs=True)
         self.mutex = threading.Lock()
         self.draw = random.Random(1)
@@ -77,12 +81,6 @@ class BucketServer:
         with self.mutex:
             self.storage.create_file(BUCKET, name, content, resource)
 
-    def write_folder(self, folder: Path, name: str) -> None:
-        """Write all files of a folder."""
-        for path in folder.rglob('*'):
-            if path.is_file():
-                self.write(f'{name}/{path.relative_to(folder).as_posix()}', path.read_bytes())
-
     def generation(self, name: str) -> str:
         """Return the generation of an object; '0' if there is none."""
         try:
@@ -94,8 +92,7 @@ class BucketServer:
 @contextlib.contextmanager
 def bucket_server() -> Iterator[BucketServer]:
     """A context with a running server."""
-    served = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Handler)
-    served.daemon_threads = True
+    served = _Server(('127.0.0.1', 0), _Handler)
     running = BucketServer(served.server_address[1])
     served.RequestHandlerClass = functools.partial(_Handler, running)
     thread = threading.Thread(target=served.serve_forever, daemon=True)
@@ -106,6 +103,14 @@ def bucket_server() -> Iterator[BucketServer]:
         served.shutdown()
         served.server_close()
         thread.join()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exception(), ConnectionError):  # a client that went away
+            super().handle_error(request, client_address)
 
 
 class _Handler(emulator.RequestHandler):
@@ -123,10 +128,9 @@ class _Handler(emulator.RequestHandler):
         self.rfile = io.BytesIO(body)
         with running.mutex:
             running.requests += 1
-            fault = running.draw.random() < running.faults and running.draw.random()
-            delay = running.draw.random() * running.delay
+            unlucky = running.draw.random() < running.faults
+            fault = unlucky and running.faulty < running.most_faults and running.draw.random()
             running.faulty += fault is not False
-        time.sleep(delay)
         if fault is not False and fault < 0.7:
             self._refuse(http.HTTPStatus.SERVICE_UNAVAILABLE)
             return
@@ -140,7 +144,8 @@ class _Handler(emulator.RequestHandler):
             elif unwanted == generation:
                 self._refuse(http.HTTPStatus.NOT_MODIFIED)
             else:
-                if fault is not False:  # done, but the answer is lost
+                # Done, but the answer is lost. The emulator forgets uploads in parts once done.
+                if fault is not False and 'upload_id' not in self._query:
                     self.wfile = _Nowhere()
                 self.generation = generation if name and method == 'GET' else None
                 emulator.Router(self).handle(method)

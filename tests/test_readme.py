@@ -65,6 +65,9 @@ NOT_RUN = {
     'python tests/fuzz.py': 'takes hours; see tests/test_fuzz.py',
     'sbatch': 'needs Slurm; see tests/launch/test_launch.py',
     'kubectl': 'needs a cluster; see tests/launch/test_launch.py',
+    'python -m transformer_jax.main --config=FILE --workdir=gs:': (
+        'needs a bucket; see tests/training/test_bucket_run.py'
+    ),
     'bash launch/tpu_pod.sh': 'needs TPUs; see tests/launch/test_launch.py',
     'docker': 'needs Docker and the network',
     'bash launch/notebook.sh': 'Jupyter needs a browser; see tests/launch/test_launch.py',

@@ -8,7 +8,7 @@ import numpy as np
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
 from transformer_jax.data.batching import BatchPlan
-from transformer_jax.storage.workdir import Workdir
+from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.training import device_batches
 from transformer_jax.training.metrics_writer import read_metrics
 
@@ -65,7 +65,7 @@ def trained():
 
 def remembered(workdir):
     """Return all that a run leaves except times: bytes of the last state, metrics and results."""
-    folder = Workdir(workdir)
+    folder = open_workdir(workdir)
     manager = Checkpoints(folder.checkpoints, read_only=True)
     step = manager.steps()[-1]
     restored = manager.restore_arrays(step)

@@ -84,7 +84,7 @@ def _prepare(config: 'Config') -> None:
         f'vocabulary of {data.vocabulary.sizes} pieces\n'
         f'{plan.batches_per_epoch:,} batches an epoch in {len(plan.buckets)} shapes, padding '
         f'{100 * plan.padding:.1f} %\n'
-        f'in {cache_folder(config.data.cache_dir)}'
+        f'in {config.data.cache_dir or cache_folder()}'
     )
 
 

@@ -72,6 +72,11 @@ def is_utf8(text: str) -> bool:
     return True
 
 
+def in_bucket(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is the URL of something in a bucket."""
+    return re.match('(gs|s3)://', os.fspath(path)) is not None
+
+
 def user_path(path: str | os.PathLike[str], field: str) -> Path:
     """Return a path given by the user, with '~' expanded.
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from transformer_jax.errors import in_bucket
 from transformer_jax.runtime import processes
-from transformer_jax.storage.buckets import in_bucket
 from transformer_jax.storage.files import atomic_write, parse_json, read_json
 
 FILE_NAME = 'scores.json'

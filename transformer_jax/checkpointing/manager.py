@@ -15,10 +15,9 @@ import orbax.checkpoint as ocp
 from transformer_jax.checkpointing import dev_scores
 from transformer_jax.checkpointing.checksums import Mismatch, check, checksums
 from transformer_jax.checkpointing.retention import LatestAndBest
-from transformer_jax.errors import UserError, first_line
+from transformer_jax.errors import UserError, first_line, in_bucket
 from transformer_jax.runtime import processes
 from transformer_jax.storage.buckets import (
-    in_bucket,
     json_files_in_bucket,
     move_folder,
 )

@@ -28,7 +28,8 @@ class DataConfig:
         source_language, for paraphrases or corrections.
       train_source: with corpus 'files', the text file of training sources, one sentence a line; or
         one TSV, CSV or JSON-lines table of both sides. A name may end in .gz or .xz, and may be a
-        pattern of many files, 'web/*.tsv.gz'. With corpus 'trees', the file of training trees.
+        pattern of many files, 'web/*.tsv.gz'. Files may lie in a
+        bucket (gs:// or s3://). With corpus 'trees', the file of training trees.
       tree_tags: with corpus 'trees', whether the model also writes the part of speech of each word.
       train_target: with corpus 'files', the text file of training targets; its line n translates
         line n of train_source. Empty if train_source is a table.
@@ -99,8 +100,9 @@ class DataConfig:
         at most 256.
       seed: seed of the batch order, the held-out pairs and the phrasebook; at most 4,294,967,295.
       cache_dir: folder of tokenised corpora, vocabularies and compiled programs while training; if
-        empty, $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax. Commands that read a
-        finished run ignore it, so that they write to the cache of their own user.
+        empty, $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax. A folder in a bucket (gs://
+        or s3://) keeps corpora and vocabularies for all machines. Commands that read a finished run
+        ignore this field, so that they write to the cache of their own user.
     """
 
     corpus: str = 'tfds'

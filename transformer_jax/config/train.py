@@ -77,7 +77,9 @@ class TrainConfig:
         check_choice('train', self, 'on_nonfinite', ('stop', 'skip'))
         if self.init_from:
             # 'runs/a' and 'runs/a/' are the same folder.
-            object.__setattr__(self, 'init_from', os.path.normpath(self.init_from))
+            scheme, _, path = self.init_from.rpartition('://')
+            origin = os.path.normpath(path)
+            object.__setattr__(self, 'init_from', f'{scheme}://{origin}' if scheme else origin)
         if self.eval_every % self.checkpoint_every:
             fail(
                 'train.eval_every',

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TextIO
 
 from transformer_jax.data.text_files import TextFile
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError, in_bucket, user_path
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.storage.files import atomic_write, read_json
 
@@ -44,7 +44,8 @@ def check_output(
     if output is None:
         return
     place = os.path.realpath(user_path(output, '--output'))
-    runs = [os.path.realpath(user_path(workdir, '--workdir')) for workdir in workdirs]
+    here = (workdir for workdir in workdirs if not in_bucket(workdir))
+    runs = [os.path.realpath(user_path(workdir, '--workdir')) for workdir in here]
     if any(place.startswith(os.path.join(run, '')) for run in runs):
         raise UserError(
             f'--output={output!r} is in the work directory, which holds files of the run only: '

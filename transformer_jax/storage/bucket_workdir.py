@@ -6,15 +6,16 @@ on another machine begins as a copy of them.
 """
 
 import contextlib
+import functools
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformer_jax.errors import UserError, first_line
+from transformer_jax.errors import UserError, first_line, in_bucket
 from transformer_jax.storage.bucket_lock import BucketLock
-from transformer_jax.storage.buckets import failures_to_reach, file_system, in_bucket, local_path
+from transformer_jax.storage.buckets import failures_to_reach, file_system, local_path
 from transformer_jax.storage.files import temporary_folder
 from transformer_jax.storage.workdir import WRITTEN, Workdir
 
@@ -33,7 +34,7 @@ def open_workdir(path: str | os.PathLike[str], field: str = 'workdir') -> Workdi
     """Return the work directory at a path or at the URL of a bucket.
 
     Raises:
-      UserError: if the path is not valid, or the bucket cannot be reached.
+      UserError: if the path is not valid.
     """
     return BucketWorkdir(os.fspath(path), field) if in_bucket(path) else Workdir(path, field)
 
@@ -46,31 +47,39 @@ class BucketWorkdir(Workdir):
     """
 
     def __init__(self, url: str, field: str):
+        self._files = file_system(url, field)
         self.url = url.rstrip('/')
         self.field = field
-        self._files = file_system(self.url, field)
         self._lock: BucketLock | None = None
         self._published: dict[Path, tuple[int, int]] = {}
-        self.path = self._copy()
 
     @property
     def place(self) -> str:
         """Return the URL."""
         return self.url
 
-    def _copy(self) -> Path:
-        """Return a folder with copies of the small files."""
+    @functools.cached_property
+    def path(self) -> Path:
+        """Return a folder with copies of the small files.
+
+        Raises:
+          UserError: if the bucket cannot be reached.
+        """
+        names = self._names()
+        if _WEIGHTS in names:  # a release, which does not change
+            return local_path(f'{self.url}/*', self.field).parent
+        folder = temporary_folder()
+        self._fill(folder, names)
+        return folder
+
+    def _names(self) -> set[str]:
+        """Return the names of the files, without those in folders."""
         with failures_to_reach(self.url, self.field):
             try:
                 listed = self._files.ls(self.url, detail=True)
             except FileNotFoundError:
-                listed = []
-        names = {info['name'].rpartition('/')[2] for info in listed if info['type'] == 'file'}
-        if _WEIGHTS in names:  # a release, which does not change
-            return local_path(f'{self.url}/*', self.field)
-        folder = temporary_folder()
-        self._fill(folder, names)
-        return folder
+                return set()
+        return {info['name'].rpartition('/')[2] for info in listed if info['type'] == 'file'}
 
     def _fill(self, folder: Path, names: set[str]) -> None:
         with failures_to_reach(self.url, self.field):
@@ -86,17 +95,14 @@ class BucketWorkdir(Workdir):
         Raises:
           UserError: if the bucket cannot hold checkpoints.
         """
-        if not self.url.startswith('gs://'):
-            raise UserError(
-                f'{self} cannot hold checkpoints, because Orbax reads and writes none in s3://: '
-                'use a folder on disk and copy it (aws s3 cp --recursive), or gs://; a release '
-                'folder (convert --to=release) may lie in s3://.'
-            )
-        # Not through TensorFlow, whose client knows other credentials.
+        self.check_path(writing=True)
+        # Not through TensorFlow, whose client has fewer credentials and no emulator.
         os.environ.setdefault('EPATH_USE_TF', '0')
         import fsspec
         from etils import epath
 
+        # It has decided at its first use, which may have been of a folder on disk.
+        epath.gpath._is_tf_installed.cache_clear()
         fsspec.config.conf.setdefault('gcs', {})['use_listings_cache'] = False
         return epath.Path(self.url) / 'checkpoints'
 
@@ -108,16 +114,21 @@ class BucketWorkdir(Workdir):
             except FileNotFoundError:
                 return False
         found = any(name.rstrip('/').rpartition('/')[2].isdigit() for name in listed)
-        return found and self.checkpoints is not None
+        self.check_path(writing=found)
+        return found
 
     def has_checkpoint_folder(self) -> bool:
         """Return whether there is a checkpoint: a bucket has no empty folders."""
         return self.has_checkpoints()
 
     def check_path(self, writing: bool = False) -> None:
-        """Raise UserError if checkpoints cannot be kept here."""
-        if writing:
-            _ = self.checkpoints
+        """Raise UserError if checkpoints have to be kept here and cannot be."""
+        if writing and not self.url.startswith('gs://'):
+            raise UserError(
+                f'{self} cannot hold checkpoints, because Orbax reads and writes none in s3://: '
+                'use a folder on disk and copy it (aws s3 cp --recursive), or gs://; a release '
+                'folder (convert --to=release) may lie in s3://.'
+            )
 
     def check_writable(self) -> None:
         """Raise UserError if checkpoints cannot be kept here; `locked` is the first to write."""
@@ -136,9 +147,7 @@ class BucketWorkdir(Workdir):
             self._lock = lock
         try:
             # The run that held the lock before may have written meanwhile.
-            with failures_to_reach(self.url, self.field):
-                listed = self._files.ls(self.url, detail=False)
-            self._fill(self.path, {name.rpartition('/')[2] for name in listed})
+            self._fill(self.path, self._names())
             yield
         finally:
             self._lock = None

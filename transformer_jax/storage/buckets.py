@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformer_jax.errors import UserError, first_line, user_path
+from transformer_jax.errors import UserError, first_line, in_bucket, user_path
 from transformer_jax.storage.cache import cache_folder, content_digest, make_folder
 from transformer_jax.storage.files import partial_path, remove
 
@@ -22,11 +22,6 @@ _PACKAGES = {'gs': ('gcsfs', 'gcs'), 's3': ('s3fs', 's3')}
 # Whatever version of a file a bucket's listing names.
 _VERSION = ('size', 'generation', 'etag', 'ETag', 'LastModified')
 _MAGIC = re.compile(r'[*?\[]')
-
-
-def in_bucket(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is the URL of something in a bucket."""
-    return re.match('(gs|s3)://', os.fspath(path)) is not None
 
 
 def file_system(url: str, field: str) -> Any:
@@ -45,6 +40,8 @@ def file_system(url: str, field: str) -> Any:
     package, extra = _PACKAGES[scheme]
     if importlib.util.find_spec(package) is None:
         raise UserError(f"{field}={url!r} needs a package: pip install 'transformer_jax[{extra}]'.")
+    # Otherwise gcsfs asks for the kind of a bucket at each call, which needs more permissions.
+    os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
     import fsspec
 
     # Another process may write there, and a remembered listing would not show it.

@@ -11,12 +11,11 @@ import hashlib
 import logging
 import os
 import pwd
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from transformer_jax.errors import CANNOT_WRITE, UserError, user_path
+from transformer_jax.errors import CANNOT_WRITE, UserError, in_bucket, user_path
 
 _logger = logging.getLogger('transformer_jax')
 # A file or folder of another kind has the name of an entry.
@@ -30,7 +29,7 @@ def cache_folder(configured: str = '') -> Path:
 
     A cache in a bucket is shared through that of this machine; see `buckets.shared_entry`.
     """
-    if configured and not re.match('(gs|s3)://', configured):
+    if configured and not in_bucket(configured):
         return user_path(configured, 'data.cache_dir')
     named = os.environ.get('TRANSFORMER_JAX_CACHE') or '~/.cache/transformer_jax'
     return user_path(named, '$TRANSFORMER_JAX_CACHE')

@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, in_bucket
 from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.storage.buckets import (
     failures_to_reach,
     file_system,
-    in_bucket,
     upload_folder,
 )
 from transformer_jax.storage.files import (
@@ -53,12 +52,12 @@ class NewFolder:
         self._given = os.fspath(path)
         self._workdir = open_workdir(path, field)
         self.name = os.path.basename(self._given.rstrip('/')) or self._given
+        if checkpoints:
+            self._workdir.check_path(writing=True)
         if self._exists():
             raise UserError(f'{self._workdir} exists already: name a new folder.')
         if not in_bucket(self._given):
             self._workdir.check_writable()
-        elif checkpoints:
-            self._workdir.check_path(writing=True)
 
     def __str__(self) -> str:
         return self._given if in_bucket(self._given) else str(self._workdir.path)
