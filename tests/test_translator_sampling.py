@@ -6,7 +6,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax.errors import UserError
-from transformer_jax.training.compile_counter import CompileCounter
+from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.translator import Sampling
 
 pytestmark = pytest.mark.usefixtures('programs_kept')

@@ -14,6 +14,7 @@ from transformer_jax.errors import UserError, did_you_mean, shown
 _COMMANDS = {
     'train': 'train a translator, or resume its training',
     'translate': 'translate lines of text',
+    'serve': 'translate for programs and browsers, over HTTP',
     'evaluate': 'score a trained model: BLEU, chrF, loss and perplexity',
     'score': 'score given translations with their log-probabilities',
     'average': 'write a model that is the mean of checkpoints',

@@ -13,8 +13,8 @@ from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import MeshConfig
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
+from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.sharding import make_mesh, state_shardings
-from transformer_jax.training.compile_counter import CompileCounter
 
 
 def laid_on(mesh, step):

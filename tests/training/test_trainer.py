@@ -10,9 +10,9 @@ from tiny_run import tiny
 
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
+from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import train, trainer
-from transformer_jax.training.compile_counter import CompileCounter
 from transformer_jax.training.metrics_writer import read_metrics
 
 pytestmark = pytest.mark.usefixtures('programs_kept')

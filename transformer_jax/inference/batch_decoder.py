@@ -52,6 +52,8 @@ class BatchDecoder:
       max_rows: the greatest number of rows of a batch.
       min_length: the least length of a batch, to which shorter sentences are padded. A greater one
         is slower for them, but fewer programs have to be compiled.
+      lengths: the lengths of batches, ascending, to which sentences are padded that are not longer
+        than the last; empty for the lengths of `round_length`.
     """
 
     def __init__(self, network: Network, eos_id: int):
@@ -64,6 +66,7 @@ class BatchDecoder:
         self.network = network
         self.max_rows, self._positions = _LIMITS.get(jax.default_backend(), _ACCELERATOR_LIMITS)
         self.min_length = 1
+        self.lengths: Sequence[int] = ()
         self._eos_id = eos_id
         self._memory_check = memory.MemoryCheck(network.mesh.local_devices[0])
 
@@ -168,14 +171,27 @@ class BatchDecoder:
         """
         order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
         while order:
-            longest = max(lengths[order[0]], self.min_length)
-            longest = round_length(longest, self.network.max_sequence_length)
-            most = max(1, min(self.max_rows, self._positions // (longest * width)))
-            rows = max(r for r in _ROWS if r <= most)
+            longest = self._padded(max(lengths[order[0]], self.min_length))
+            rows = self.rows(longest, width)
             rows = min(r for r in _ROWS if r >= min(len(order), rows))
             rows = padded_rows(rows, data_shards(self.network.mesh))
             yield rows, longest, order[:rows]
             order = order[rows:]
+
+    def rows(self, length: int, width: int) -> int:
+        """Return the most rows of a batch.
+
+        Args:
+          length: positions of a row.
+          width: hypotheses of a row.
+        """
+        most = max(1, min(self.max_rows, self._positions // (length * width)))
+        return max(r for r in _ROWS if r <= most)
+
+    def _padded(self, length: int) -> int:
+        most = self.network.max_sequence_length
+        fixed = next((n for n in self.lengths if n >= length), None)
+        return round_length(length, most) if fixed is None else min(fixed, most or fixed)
 
     def _arguments(self, batch: Batch, search: Search) -> tuple[Batch, dict[str, Any]]:
         """Return the batch on its devices, and the keyword arguments of `_search`."""

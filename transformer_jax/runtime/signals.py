@@ -34,7 +34,7 @@ class Stopped(BaseException):
 
 
 _asked: signal.Signals | None = None
-_deferred = 0
+_deferred: list[str] = []  # what each context says when a stop was asked for
 _watched = False
 _terminal_modes: list | None = None  # to be restored if the process ends within `input`
 
@@ -147,7 +147,7 @@ def _note(number: signal.Signals) -> bool:
     again = _asked is not None
     _asked = _asked or number
     if _deferred and not again:
-        _say('\nStopping after this step; Ctrl-C again stops at once, without saving.\n')
+        _say(f'\n{_deferred[-1]}\n')
     return again and number == signal.SIGINT
 
 
@@ -192,14 +192,19 @@ class StopSignals:
             _asked = None
 
     @contextlib.contextmanager
-    def deferred(self) -> Iterator[None]:
-        """A context that asks `should_stop` after each step and saves, however long that takes."""
-        global _deferred
-        _deferred += 1
+    def deferred(
+        self, note: str = 'Stopping after this step; Ctrl-C again stops at once, without saving.'
+    ) -> Iterator[None]:
+        """A context that asks `should_stop` after each step and saves, however long that takes.
+
+        Args:
+          note: what the user reads when a stop was asked for.
+        """
+        _deferred.append(note)
         try:
             yield
         finally:
-            _deferred -= 1
+            _deferred.remove(note)
 
     def should_stop(self, step: int) -> str | None:
         """Return why to stop after `step`, or None to continue. Every process must call this."""

@@ -12,9 +12,9 @@ from transformer_jax.config import Config, VocabSizes
 from transformer_jax.data.prepare import Data
 from transformer_jax.inference.load import load_trained
 from transformer_jax.runtime import processes
+from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.runtime.signals import StopSignals
 from transformer_jax.storage.workdir import SavedRun, Workdir
-from transformer_jax.training.compile_counter import CompileCounter
 from transformer_jax.training.evaluation import Evaluator
 from transformer_jax.training.initialization import abstract_state, initial_state
 from transformer_jax.training.metrics_writer import MetricsWriter

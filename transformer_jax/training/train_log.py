@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import optax
 
-from transformer_jax.training.compile_counter import CompileCounter
+from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.training.metrics_writer import MetricsWriter
 from transformer_jax.training.state import LogWindow, TrainState
 

@@ -2,7 +2,7 @@
 
 import jax
 
-from transformer_jax.training.compile_counter import CompileCounter
+from transformer_jax.runtime.compile_counter import CompileCounter
 
 
 def test_compilations_are_counted():

@@ -1,0 +1,263 @@
+import asyncio
+import time
+
+import pytest
+from fake_translator import FakeTranslator
+from starlette.testclient import TestClient
+
+from transformer_jax.serving.access import Access, _digest
+from transformer_jax.serving.app import Server
+from transformer_jax.serving.batcher import Batcher
+from transformer_jax.serving.limits import Limits
+from transformer_jax.serving.metrics import Metrics
+
+
+@pytest.fixture
+def translators():
+    return {
+        ('en', 'fr'): FakeTranslator(),
+        ('en', 'de'): FakeTranslator('en', 'de'),
+        ('fr', 'en'): FakeTranslator('fr', 'en'),
+    }
+
+
+@pytest.fixture
+def serving(translators):
+    """Call it to get a client of a server."""
+    batchers = []
+
+    def serve(limits=None, access=None, origins=(), **options):
+        metrics = Metrics()
+        batcher = Batcher(translators, observe=metrics.observe_batch, **options)
+        batcher.start()
+        batchers.append(batcher)
+        server = Server(batcher, limits or Limits(), access or Access(), metrics)
+        client = TestClient(server.application(origins), raise_server_exceptions=False)
+        client.batcher = batcher
+        return client
+
+    yield serve
+    for batcher in batchers:
+        batcher.end()
+
+
+def wait_for(translator):
+    """Wait until it has got a batch."""
+    deadline = time.monotonic() + 10
+    while not translator.batches and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def asked(client, **fields):
+    answer = client.post('/translate', json={'source': 'en', 'target': 'fr'} | fields)
+    return answer.status_code, answer.json()
+
+
+def test_a_text_is_translated(serving):
+    assert asked(serving(), q='a cat') == (200, {'translatedText': 'A CAT'})
+
+
+def test_a_list_is_answered_with_a_list(serving):
+    assert asked(serving(), q=['a', '', 'b']) == (200, {'translatedText': ['A', '', 'B']})
+    assert asked(serving(), q=[]) == (200, {'translatedText': []})
+
+
+def test_sentences_are_translated_apart_and_blanks_stay(serving, translators):
+    text = ' One day. Another day.\n\nA line \n'
+    assert asked(serving(), q=text)[1]['translatedText'] == text.upper()
+    (batch,) = translators['en', 'fr'].batches
+    assert batch == ['One day.', 'Another day.', 'A line']
+
+
+def test_a_sentence_longer_than_all_programs_is_divided_and_nothing_is_cut(serving):
+    text = ' '.join(f'w{k}' for k in range(500))
+    assert asked(serving(), q=text)[1]['translatedText'] == text.upper()
+
+
+def test_alternatives_are_given_for_each_text(serving):
+    status, answer = asked(serving(), q=['a', 'b'], alternatives=2)
+    assert status == 200
+    assert answer == {
+        'translatedText': ['A', 'B'],
+        'alternatives': [['A 1', 'A 2'], ['B 1', 'B 2']],
+    }
+    assert asked(serving(), q='a', alternatives=1)[1]['alternatives'] == ['A 1']
+
+
+def test_a_form_is_as_good_as_json(serving):
+    client = serving()
+    form = {'q': 'é & ü', 'source': 'en', 'target': 'fr', 'alternatives': '1'}
+    expected = {'translatedText': 'É & Ü', 'alternatives': ['É & Ü 1']}
+    assert client.post('/translate', data=form).json() == expected
+    parts = {name: (None, value) for name, value in form.items()}
+    assert client.post('/translate', files=parts).json() == expected
+    several = client.post('/translate', data={**form, 'q': ['a', 'b'], 'alternatives': '0'})
+    assert several.json() == {'translatedText': ['A', 'B']}
+
+
+def test_the_language_is_detected(serving):
+    english, french = 'This is the house of my old friends.', "C'est la maison de mes amis."
+    status, answer = asked(serving(), q=[english, french], source='auto')
+    assert status == 200
+    # French to French stays as it is.
+    assert answer['translatedText'] == [english.upper(), french]
+    assert [one['language'] for one in answer['detectedLanguage']] == ['en', 'fr']
+    one = asked(serving(), q=french, source='auto', target='en')[1]
+    assert one['translatedText'] == french.upper()
+    assert one['detectedLanguage']['confidence'] > 90
+
+
+def test_languages_are_listed_and_detected(serving):
+    client = serving()
+    assert client.get('/languages').json() == [
+        {'code': 'en', 'name': 'English', 'targets': ['de', 'fr']},
+        {'code': 'fr', 'name': 'French', 'targets': ['en']},
+    ]
+    found = client.post('/detect', json={'q': 'Das ist ein Haus, und das ist ein Hund.'}).json()
+    assert found[0]['language'] == 'de'
+    assert {one['language'] for one in found} == {'de', 'en', 'fr'}
+
+
+@pytest.mark.parametrize(
+    ('fields', 'status', 'error'),
+    [
+        ({}, 400, 'q is missing'),
+        ({'q': 3}, 400, 'q has something other than text'),
+        ({'q': ['a', None]}, 400, 'q has something other than text'),
+        ({'q': 'a', 'source': ''}, 400, 'source is missing'),
+        ({'q': 'a', 'target': 'xx'}, 400, "target='xx' is not supported: choose de or en or fr."),
+        ({'q': 'a', 'source': 'xx'}, 400, "source='xx' is not supported: choose auto or en or fr."),
+        ({'q': 'a', 'source': 'fr'}, 400, "source='fr' is not translated to target='fr'"),
+        ({'q': 'a', 'format': 'pdf'}, 400, "format='pdf' is not supported"),
+        ({'q': 'a', 'alternatives': 4}, 400, 'alternatives=4 must be from 0 to 3.'),
+        ({'q': 'a', 'alternatives': True}, 400, 'alternatives=True must be from 0 to 3.'),
+        ({'q': 'a', 'alternatives': '1e3'}, 400, "alternatives='1e3' must be from 0 to 3."),
+        ({'q': 'abc ' * 5001}, 400, 'q has 20,004 characters: send at most 20,000 at once.'),
+        ({'q': ['a'] * 257}, 400, 'q has 257 texts: send at most 256 at once.'),
+        ({'q': 'a' * (1 << 20)}, 413, 'the body has more than 1,048,576 bytes'),
+    ],
+)
+def test_a_mistake_is_answered_with_one_sentence(serving, fields, status, error):
+    found, answer = asked(serving(), **fields)
+    assert (found, [*answer]) == (status, ['error'])
+    assert error in answer['error']
+
+
+@pytest.mark.parametrize(
+    ('content', 'kind', 'status'),
+    [
+        (b'{', 'application/json', 400),
+        (b'[' * 100_000, 'application/json', 400),
+        (b'[]', 'application/json', 400),
+        (rb'{"q": "\ud83d", "source": "en", "target": "fr"}', 'application/json', 400),
+        (b'\xff', 'application/json', 400),
+        (b'q=a', 'text/plain', 415),
+        (b'--x', 'multipart/form-data', 400),
+        (b'--x\r\nnonsense', 'multipart/form-data; boundary=x', 400),
+        (b'a=1&' * 2000, 'application/x-www-form-urlencoded', 400),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_answered_with_one_sentence(serving, content, kind, status):
+    answer = serving().post('/translate', content=content, headers={'content-type': kind})
+    assert (answer.status_code, [*answer.json()]) == (status, ['error'])
+
+
+def test_a_failure_shows_no_trace_and_the_next_request_is_answered(serving):
+    client = serving()
+    assert asked(client, q='fail') == (500, {'error': 'the server failed: its log says why.'})
+    assert asked(client, q='a')[0] == 200
+
+
+def test_keys_are_asked_for(serving):
+    client = serving(access=Access({_digest('secret'): None}))
+    assert asked(client, q='a')[0] == asked(client, q='a', api_key='wrong')[0] == 403
+    assert asked(client, q='a', api_key=3)[0] == 403
+    assert asked(client, q='a', api_key='secret')[0] == 200
+    headers = {'authorization': 'Bearer secret'}
+    fields = {'q': 'a', 'source': 'en', 'target': 'fr'}
+    assert client.post('/translate', json=fields, headers=headers).status_code == 200
+
+
+def test_too_many_requests_are_told_when_to_come_back(serving):
+    client = serving(access=Access(requests_per_minute=2))
+    for _ in range(2):
+        assert asked(client, q='a')[0] == 200
+    answer = client.post('/translate', json={'q': 'a', 'source': 'en', 'target': 'fr'})
+    assert answer.status_code == 429
+    assert 55 < int(answer.headers['retry-after']) <= 61
+
+
+def test_a_full_queue_is_told_when_to_come_back(serving, translators):
+    client = serving(most_waiting=1)
+    translators['en', 'fr'].gate.clear()
+    client.batcher.submit(('en', 'fr'), ['first'])
+    wait_for(translators['en', 'fr'])
+    client.batcher.submit(('en', 'fr'), ['waits'])
+    answer = client.post('/translate', json={'q': 'late', 'source': 'en', 'target': 'fr'})
+    assert (answer.status_code, answer.headers['retry-after']) == (503, '1')
+    assert 'translate_queue 1.0' in client.get('/metrics').text
+    translators['en', 'fr'].gate.set()
+
+
+def test_a_client_that_goes_away_stops_costing(serving, translators):
+    client = serving()
+    translator = translators['en', 'fr']
+    translator.gate.clear()
+    client.batcher.submit(('en', 'fr'), ['first'])
+    wait_for(translator)
+    messages = iter(
+        [
+            {'type': 'http.request', 'body': b'{"q": "gone", "source": "en", "target": "fr"}'},
+            {'type': 'http.disconnect'},
+        ]
+    )
+
+    async def receive():
+        return next(messages, {'type': 'http.disconnect'})
+
+    async def send(message):
+        pass
+
+    scope = {
+        'type': 'http',
+        'method': 'POST',
+        'path': '/translate',
+        'headers': [(b'content-type', b'application/json')],
+        'query_string': b'',
+    }
+    asyncio.run(client.app(scope, receive, send))
+    translator.gate.set()
+    assert asked(client, q='next')[0] == 200
+    assert ['gone'] not in translator.batches
+
+
+def test_metrics_count(serving):
+    client = serving()
+    asked(client, q='a b')
+    asked(client, q=3)
+    lines = client.get('/metrics').text.splitlines()
+    assert 'translate_requests_total{path="/translate",status="200"} 1.0' in lines
+    assert 'translate_requests_total{path="/translate",status="400"} 1.0' in lines
+    assert 'translate_tokens_total 2.0' in lines
+    assert 'translate_characters_total 3.0' in lines
+    assert 'translate_batch_sentences_count 1.0' in lines
+    assert 'translate_compilations_total 0.0' in lines
+
+
+def test_pages_of_other_origins_may_not_ask_unless_told(serving):
+    headers = {'origin': 'https://example.org'}
+    fields = {'q': 'a', 'source': 'en', 'target': 'fr'}
+    closed = serving().post('/translate', json=fields, headers=headers)
+    assert 'access-control-allow-origin' not in closed.headers
+    client = serving(origins=['https://example.org'])
+    opened = client.post('/translate', json=fields, headers=headers)
+    assert opened.headers['access-control-allow-origin'] == 'https://example.org'
+
+
+def test_what_is_not_there_is_answered_in_the_same_shape(serving):
+    client = serving()
+    for answer in (client.get('/nothing'), client.get('/translate')):
+        assert [*answer.json()] == ['error']
+    assert client.get('/health').json() == {'status': 'ok'}
+    assert client.get('/frontend/settings').json()['charLimit'] == 20_000
+    assert client.get('/spec').json()['openapi'] == '3.1.0'

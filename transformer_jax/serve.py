@@ -1,0 +1,155 @@
+"""Serves translations over HTTP: python -m transformer_jax.serve --workdir=DIR."""
+
+import asyncio
+import importlib.util
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from transformer_jax import command_line
+from transformer_jax.errors import UserError
+from transformer_jax.runtime import program_cache
+from transformer_jax.runtime.program_cache import ProgramCache
+from transformer_jax.runtime.signals import StopSignals, answer_signals, stop_if_requested
+from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
+
+# Importing it takes seconds, in which no mistake would be answered.
+if TYPE_CHECKING:
+    from transformer_jax.serving.app import Server
+
+_logger = logging.getLogger('transformer_jax')
+_PACKAGES = ('starlette', 'uvicorn', 'prometheus_client', 'python_multipart', 'babel', 'sentencex')
+_GRACE = 8  # seconds in which requests that are being answered may end
+_POLL = 0.05  # seconds
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Load models, compile, and answer requests until a signal comes."""
+    flags = _parser().parse_args(arguments)
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"serve needs the packages {', '.join(missing)}: pip install 'transformer_jax[serve]'."
+        )
+    with program_cache.use(ProgramCache.open(cache_folder())):
+        keep_compiled_programs(cache_folder())
+        server = _server(flags)
+        server.batcher.prepare()
+        stop_if_requested()
+        server.batcher.start()
+        server.metrics.opened()
+        asyncio.run(_serve(server, flags))
+        server.batcher.end()
+
+
+def _parser() -> command_line.Parser:
+    from transformer_jax.serving.limits import Limits
+
+    limits = Limits()
+    parser = command_line.Parser(
+        command='serve',
+        description='Translates for programs and browsers, over HTTP: the interface of\n'
+        'LibreTranslate. /languages lists the pairs, /spec describes the interface, /health says\n'
+        'that it is ready, /metrics counts for Prometheus.',
+    )
+    parser.add_argument(
+        '--workdir',
+        action='append',
+        help='folder of a trained run or of a release, or name of a model of the package; give it '
+        'several times for several pairs of languages (default: tatoeba_en_fr)',
+    )
+    parser.add_argument('--host', default='127.0.0.1', help='address to listen at; 0.0.0.0 for all')
+    parser.add_argument('--port', type=int, default=5000, help='port to listen at (default: 5000)')
+    parser.add_argument('--api_keys', help='file of lines KEY or KEY REQUESTS_PER_MINUTE')
+    for name, default, what in (
+        ('requests_per_minute', 0, 'of each key or address; 0 is no limit'),
+        ('max_characters', limits.characters, 'characters of a request'),
+        ('max_texts', limits.texts, 'texts of a request'),
+        ('max_alternatives', limits.alternatives, 'alternatives of a text, below the beam size'),
+        ('max_body', limits.body, 'bytes of the body of a request'),
+        ('max_waiting', 4096, 'sentences that may wait; further requests get status 503'),
+    ):
+        parser.add_argument(f'--{name}', type=int, default=default, help=f'{what} ({default:,})')
+    parser.add_argument(
+        '--company_ms',
+        type=float,
+        default=5.0,
+        help='milliseconds that a sentence waits for others if the device is idle (5)',
+    )
+    parser.add_argument(
+        '--origin',
+        action='append',
+        default=[],
+        help='origin whose pages may ask from a browser, for example https://example.org, or *',
+    )
+    return parser
+
+
+def _server(flags: Any) -> 'Server':
+    from transformer_jax.serving.access import Access, read_keys
+    from transformer_jax.serving.limits import Limits, check_flags
+
+    check_flags(flags)
+    keys = None if flags.api_keys is None else read_keys(flags.api_keys)
+    from transformer_jax.serving.app import Server, translators_by_pair
+    from transformer_jax.serving.batcher import Batcher
+    from transformer_jax.serving.metrics import Metrics
+    from transformer_jax.translator import Translator
+
+    workdirs = flags.workdir or ['tatoeba_en_fr']
+    translators = translators_by_pair({one: Translator.load(one) for one in workdirs})
+    for translator in translators.values():
+        beam_size = translator.config.decode.beam_size
+        if flags.max_alternatives >= beam_size:
+            raise UserError(
+                f'--max_alternatives={flags.max_alternatives} must be below the beam size of the '
+                f'model, which is {beam_size}.'
+            )
+    metrics = Metrics()
+    batcher = Batcher(
+        translators,
+        most_waiting=flags.max_waiting,
+        company=flags.company_ms / 1000,
+        observe=metrics.observe_batch,
+    )
+    limits = Limits(flags.max_body, flags.max_characters, flags.max_texts, flags.max_alternatives)
+    return Server(batcher, limits, Access(keys, flags.requests_per_minute), metrics)
+
+
+async def _serve(server: 'Server', flags: Any) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        server.application(flags.origin),
+        host=flags.host,
+        port=flags.port,
+        log_config=None,
+        access_log=False,  # texts may be in addresses
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
+        proxy_headers=False,
+    )
+    http = uvicorn.Server(config)
+    http.install_signal_handlers = lambda: None
+    try:
+        sockets = [config.bind_socket()]
+    except (OSError, SystemExit) as error:
+        raise UserError(
+            f'--host={flags.host} --port={flags.port} cannot be listened at '
+            f'({getattr(error, "strerror", None) or "in use or not allowed"}): choose another.'
+        ) from None
+    with StopSignals() as stop, stop.deferred('Stopping: requests that are being answered end.'):
+        port = sockets[0].getsockname()[1]
+        pairs = ', '.join(f'{source} to {target}' for source, target in server.languages.pairs)
+        command_line.print_result(f'http://{flags.host}:{port} translates {pairs}')
+        serving = asyncio.create_task(http._serve(sockets))
+        while not serving.done():
+            if stop.pending():
+                http.should_exit = True
+            await asyncio.wait([serving], timeout=_POLL)
+        await serving
+
+
+if __name__ == '__main__':
+    answer_signals()
+    command_line.run(main)

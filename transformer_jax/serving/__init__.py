@@ -1,0 +1,1 @@
+"""The server: batches across requests, behind the HTTP interface of LibreTranslate."""

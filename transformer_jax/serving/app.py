@@ -1,0 +1,255 @@
+"""The HTTP interface: that of LibreTranslate, which existing clients speak."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from transformer_jax.errors import UserError
+from transformer_jax.serving.access import Access
+from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
+from transformer_jax.serving.languages import Detected, Languages, Pair
+from transformer_jax.serving.limits import Limits
+from transformer_jax.serving.metrics import CONTENT_TYPE, Metrics
+from transformer_jax.serving.openapi import document
+from transformer_jax.serving.requests import (
+    FORMATS,
+    Invalid,
+    TranslateRequest,
+    api_key,
+    read_body,
+    texts_of,
+    translate_request,
+)
+from transformer_jax.serving.texts import TextSplitter, joined
+
+_POLL = 0.25  # seconds between two looks whether a client is still there
+
+
+class Server:
+    """Answers requests.
+
+    Attributes:
+      batcher: translates sentences.
+      languages: the pairs.
+      limits: what a request may ask for.
+      access: who may ask, and how often.
+      metrics: what is counted.
+    """
+
+    def __init__(self, batcher: Batcher, limits: Limits, access: Access, metrics: Metrics):
+        """Answer nothing yet."""
+        self.batcher, self.limits, self.access, self.metrics = batcher, limits, access, metrics
+        self.languages = Languages(batcher.translators)
+        self._splitters = {
+            pair: TextSplitter(pair[0], _lengths(translator.vocabulary.source), LENGTHS[-1])
+            for pair, translator in batcher.translators.items()
+        }
+
+    def application(self, origins: Sequence[str] = ()) -> Starlette:
+        """Return the ASGI application.
+
+        Args:
+          origins: pages of these origins may ask from a browser.
+        """
+        routes = {
+            '/translate': ('POST', self._translate),
+            '/detect': ('POST', self._detect),
+            '/languages': ('GET', self._languages),
+            '/frontend/settings': ('GET', self._settings),
+            '/health': ('GET', self._health),
+            '/metrics': ('GET', self._metrics),
+            '/spec': ('GET', self._spec),
+        }
+        cors = Middleware(
+            CORSMiddleware, allow_origins=[*origins], allow_methods=['*'], allow_headers=['*']
+        )
+        return Starlette(
+            routes=[
+                Route(path, self._counted(path, answer), methods=[method])
+                for path, (method, answer) in routes.items()
+            ],
+            exception_handlers={HTTPException: _error, Exception: _failure},
+            middleware=[cors] if origins else [],
+        )
+
+    def _counted(
+        self, path: str, answer: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def counted(request: Request) -> Response:
+            began, status = time.monotonic(), 500
+            with self.metrics.in_flight.track_inprogress():
+                try:
+                    response = await answer(request)
+                    status = response.status_code
+                    return response
+                except HTTPException as error:
+                    status = error.status_code
+                    raise
+                finally:
+                    self.metrics.requests.labels(path, str(status)).inc()
+                    self.metrics.seconds.labels(path).observe(time.monotonic() - began)
+
+        return counted
+
+    async def _fields(self, request: Request) -> dict[str, Any]:
+        """Return the fields of a request that may be answered."""
+        fields = await read_body(request, self.limits.body)
+        key = api_key(fields, request)
+        if not self.access.is_known(key):
+            raise Invalid('api_key is missing or not known: ask who runs this server for one.', 403)
+        address = request.client.host if request.client else ''
+        wait = self.access.seconds_to_wait(key, address)
+        if wait:
+            raise HTTPException(
+                429,
+                f'too many requests: try again in {wait:.0f} seconds.',
+                {'Retry-After': str(int(wait) + 1)},
+            )
+        return fields
+
+    async def _translate(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        asked = translate_request(fields, self.limits, self.languages.pairs)
+        self.metrics.characters.inc(sum(map(len, asked.texts)))
+        detected = [None] * len(asked.texts)
+        if asked.source == 'auto':
+            detected = [self._detected(text, asked.target) for text in asked.texts]
+        found = await self._translations(request, asked, detected)
+        answer = {'translatedText': [outputs[0] for outputs in found]}
+        if asked.source == 'auto':
+            answer['detectedLanguage'] = [one._asdict() for one in detected]
+        if asked.alternatives:
+            answer['alternatives'] = [outputs[1:] for outputs in found]
+        if not asked.is_list:
+            answer = {name: values[0] for name, values in answer.items()}
+        return JSONResponse(answer)
+
+    async def _translations(
+        self, request: Request, asked: TranslateRequest, detected: Sequence[Detected | None]
+    ) -> list[list[str]]:
+        """Return the translations of each text, the best first."""
+        by_pair: dict[Pair, list[int]] = {}
+        found = [[text] for text in asked.texts]  # a text in the target language stays as it is
+        for k, one in enumerate(detected):
+            source = asked.source if one is None else one.language
+            if source != asked.target or one is None:
+                by_pair.setdefault((source, asked.target), []).append(k)
+        jobs: list[Job] = []
+        parts = {}
+        try:
+            for pair, places in by_pair.items():
+                parts[pair] = [self._splitters[pair](asked.texts[k]) for k in places]
+                sentences = [segment for text in parts[pair] for segment in text.segments]
+                jobs.append(self.batcher.submit(pair, sentences, 1 + asked.alternatives))
+            for (pair, places), job in zip(by_pair.items(), jobs, strict=True):
+                outputs = iter(await _answer(job, request))
+                for k, text in zip(places, parts[pair], strict=True):
+                    found[k] = joined(text, [next(outputs) for _ in text.segments])
+        except QueueFull:
+            raise HTTPException(
+                503, 'too many texts wait already: try again later.', {'Retry-After': '1'}
+            ) from None
+        except UserError as error:
+            raise Invalid(str(error)) from error
+        finally:
+            for job in jobs:
+                job.cancel()
+        return found
+
+    def _detected(self, text: str, target: str) -> Detected:
+        try:
+            return self.languages.source_for(text, target)
+        except UserError as error:
+            raise Invalid(str(error)) from None
+
+    async def _detect(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        texts, is_list = texts_of(fields, self.limits)
+        try:
+            found = [[one._asdict() for one in self.languages.detect(text)] for text in texts]
+        except UserError as error:
+            raise Invalid(str(error)) from None
+        return JSONResponse(found if is_list else found[0])
+
+    async def _languages(self, request: Request) -> Response:
+        return JSONResponse(self.languages.listed())
+
+    async def _settings(self, request: Request) -> Response:
+        first = self.languages.listed()[0]
+        return JSONResponse(
+            {
+                'apiKeys': self.access.keys is not None,
+                'charLimit': self.limits.characters,
+                'frontendTimeout': 500,
+                'keyRequired': self.access.keys is not None,
+                'language': {
+                    'source': {name: first[name] for name in ('code', 'name')},
+                    'target': {'code': first['targets'][0], 'name': first['targets'][0]},
+                },
+                'suggestions': False,
+                'supportedFilesFormat': [],
+                'supportedFormats': [*FORMATS],
+            }
+        )
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({'status': 'ok'})
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(self.metrics.text(self.batcher.waiting()), media_type=CONTENT_TYPE)
+
+    async def _spec(self, request: Request) -> Response:
+        return JSONResponse(document(self.languages.pairs, self.limits))
+
+
+async def _answer(job: Job, request: Request) -> list[list[Any]]:
+    """Wait for a job as long as its client does."""
+    results = asyncio.wrap_future(job.results)
+    while not (await asyncio.wait([results], timeout=_POLL))[0]:
+        if await request.is_disconnected():
+            job.cancel()
+            raise HTTPException(499, 'the client has gone away.')
+    return results.result()
+
+
+async def _error(request: Request, error: HTTPException) -> Response:
+    return JSONResponse({'error': error.detail}, error.status_code, error.headers)
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    return JSONResponse({'error': 'the server failed: its log says why.'}, 500)
+
+
+def _lengths(vocabulary: Any) -> Callable[[list[str]], list[int]]:
+    return lambda texts: [len(ids) for ids in vocabulary.encode(texts)]
+
+
+def translators_by_pair(translators: Mapping[str, Any]) -> dict[Pair, Any]:
+    """Return translators by their pair of languages.
+
+    Args:
+      translators: by --workdir.
+
+    Raises:
+      UserError: if two have the same pair.
+    """
+    found: dict[Pair, tuple[str, Any]] = {}
+    for workdir, translator in translators.items():
+        data = translator.config.data
+        pair = data.source_language, data.target_language
+        if pair in found:
+            raise UserError(
+                f'--workdir={workdir!r} translates {pair[0]} to {pair[1]}, as '
+                f'--workdir={found[pair][0]!r} does: name one of them.'
+            )
+        found[pair] = workdir, translator
+    return {pair: translator for pair, (_, translator) in found.items()}

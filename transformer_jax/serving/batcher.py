@@ -1,0 +1,224 @@
+"""Puts sentences of many requests together into batches, which one thread translates."""
+
+import contextlib
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, NamedTuple
+
+from transformer_jax.errors import UserError
+from transformer_jax.serving.languages import Pair
+from transformer_jax.translator import Translation, Translator
+
+_logger = logging.getLogger('transformer_jax')
+# Tokens to which sentences are padded: few programs are compiled, all before the first request.
+LENGTHS = (16, 32, 64, 128)
+_ROWS = (1, 4, 16, 64)
+_WAITS = 8
+# The sentences of a long text are due one after the other, so that a short text need not wait for
+# all of them. This is about the time that a sentence takes in a full batch.
+_SPACING = 0.01  # seconds
+
+
+class QueueFull(Exception):
+    """More sentences wait than are allowed."""
+
+
+class Job:
+    """Sentences of one request, until they are translated.
+
+    Attributes:
+      results: a future of the outputs of each sentence, the best first.
+    """
+
+    def __init__(self, pair: Pair, sentences: Sequence[str], n_best: int):
+        self.pair, self.n_best = pair, n_best
+        self.results: Future[list[list[Translation]]] = Future()
+        self._outputs: list[list[Translation]] = [[] for _ in sentences]
+        self._missing = len(sentences)
+
+    def cancel(self) -> None:
+        """Translate no more sentences, because nobody waits for them."""
+        self.results.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for further sentences."""
+        return self.results.done()
+
+    def take(self, place: int, outputs: list[Translation]) -> None:
+        """Take the outputs of a sentence; the last one completes the results."""
+        self._outputs[place] = outputs[: self.n_best]
+        self._missing -= 1
+        if not self._missing:
+            with contextlib.suppress(InvalidStateError):  # cancelled meanwhile
+                self.results.set_result(self._outputs)
+
+    def fail(self, error: Exception) -> None:
+        """Complete the results with an error."""
+        with contextlib.suppress(InvalidStateError):  # cancelled, or failed before
+            self.results.set_exception(error)
+
+
+class _Waiting(NamedTuple):
+    due: float
+    number: int  # no two are equal, so that nothing else is compared
+    job: Job
+    place: int
+    text: str
+
+
+class Batcher:
+    """Translates sentences of many requests, in one thread.
+
+    A sentence gets the same output alone or together with others, except for rounding.
+
+    Attributes:
+      translators: by pair of languages.
+      tokens: the most tokens of a sentence, EOS included.
+    """
+
+    def __init__(
+        self,
+        translators: Mapping[Pair, Translator],
+        *,
+        most_waiting: int = 4096,
+        company: float = 0.005,
+        observe: Callable[[int, int], None] = lambda sentences, tokens: None,
+    ):
+        """Start no thread yet.
+
+        Args:
+          translators: by pair of languages.
+          most_waiting: number of sentences that may wait.
+          company: seconds that a sentence waits for others if the device is idle; as long as more
+            come, up to eight times that.
+          observe: is called with the sentences and the output tokens of each batch.
+        """
+        self.translators = translators
+        self._most_waiting, self._company, self._observe = most_waiting, company, observe
+        # By what a batch shares: the pair, and the length to which its sentences are padded.
+        self._queues: dict[tuple[Pair, int], list[_Waiting]] = {}
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._ending = False
+        self._thread = threading.Thread(target=self._work, name='device', daemon=True)
+        for translator in translators.values():
+            translator.search.lengths = LENGTHS
+
+    def prepare(self) -> None:
+        """Compile all programs that requests can need."""
+        for translator in self.translators.values():
+            for length in LENGTHS:
+                for rows in _ROWS:
+                    translator.prepare(lengths=[length] * rows)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the thread when nothing waits any more."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def submit(self, pair: Pair, sentences: Sequence[str], n_best: int = 1) -> Job:
+        """Queue sentences.
+
+        Args:
+          pair: source and target language, one of `translators`.
+          sentences: none empty, none of more than `LENGTHS[-1]` tokens.
+          n_best: number of outputs of each.
+
+        Raises:
+          QueueFull: if too many sentences wait.
+        """
+        job = Job(pair, sentences, n_best)
+        if not sentences:
+            job.results.set_result([])
+            return job
+        encoded = self.translators[pair].vocabulary.source.encode(sentences)
+        now = time.monotonic()
+        with self._changed:
+            # A text longer than the whole queue is taken when nothing else waits.
+            if self.waiting() and self.waiting() + len(sentences) > self._most_waiting:
+                raise QueueFull
+            for place, (text, ids) in enumerate(zip(sentences, encoded, strict=True)):
+                length = next(n for n in LENGTHS if n >= len(ids))
+                due = now + place * _SPACING
+                item = _Waiting(due, next(self._numbers), job, place, text)
+                heapq.heappush(self._queues.setdefault((pair, length), []), item)
+            self._changed.notify_all()
+        return job
+
+    def waiting(self) -> int:
+        """Return the number of sentences that wait, those included that nobody waits for."""
+        return sum(map(len, self._queues.values()))
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                idle = not self.waiting()
+                while not self.waiting():
+                    if self._ending:
+                        return
+                    self._changed.wait()
+                if idle:
+                    self._wait_for_company()
+                pair, items = self._batch()
+            if items:
+                self._translate(pair, items)
+
+    def _wait_for_company(self) -> None:
+        """Wait until no sentence has come for a while, but not much longer than that."""
+        for _ in range(_WAITS):
+            before = self.waiting()
+            self._changed.wait_for(lambda: self.waiting() >= _ROWS[-1], self._company)
+            if self.waiting() == before or self.waiting() >= _ROWS[-1]:
+                return
+
+    def _batch(self) -> tuple[Pair, list[_Waiting]]:
+        """Remove the sentences of the next batch: those that are due, of one pair and length."""
+        key = min((k for k, queue in self._queues.items() if queue), key=self._due)
+        pair, length = key
+        translator = self.translators[pair]
+        most = translator.search.rows(length, translator.config.decode.beam_size)
+        queue, items = self._queues[key], list[_Waiting]()
+        while queue and len(items) < most:
+            item = heapq.heappop(queue)
+            if not item.job.is_over:
+                items.append(item)
+        # Fill a program that would be less than half full with the next smaller one only.
+        full = max((r for r in _ROWS if r <= len(items)), default=0)
+        larger = min((r for r in _ROWS if r >= len(items)), default=full)
+        if len(items) < larger / 2:
+            for item in items[full:]:
+                heapq.heappush(queue, item)
+            del items[full:]
+        return pair, items
+
+    def _due(self, key: tuple[Pair, int]) -> float:
+        return self._queues[key][0].due
+
+    def _translate(self, pair: Pair, items: list[_Waiting]) -> None:
+        n_best = max(item.job.n_best for item in items)
+        try:
+            found: list[Any] = self.translators[pair].translate(
+                [item.text for item in items], n_best=n_best
+            )
+        except Exception as error:  # the server has to live on
+            if not isinstance(error, UserError):
+                _logger.exception('A batch of %d sentences failed.', len(items))
+            for item in items:
+                item.job.fail(error)
+            return
+        tokens = sum(len(outputs[0].tokens) for outputs in found)
+        self._observe(len(items), tokens)
+        for item, outputs in zip(items, found, strict=True):
+            item.job.take(item.place, outputs)

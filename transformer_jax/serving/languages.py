@@ -1,0 +1,93 @@
+"""The pairs of languages that a server translates, and which language a text is in."""
+
+import importlib.util
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from transformer_jax.errors import UserError
+
+Pair = tuple[str, str]
+
+
+class Detected(NamedTuple):
+    """A language that a text may be in.
+
+    Attributes:
+      language: its code.
+      confidence: from 0 to 100.
+    """
+
+    language: str
+    confidence: float
+
+
+class Languages:
+    """The languages of some pairs.
+
+    Attributes:
+      pairs: (source, target) codes.
+    """
+
+    def __init__(self, pairs: Iterable[Pair]):
+        """Load the package that knows languages, if it is there and there are several."""
+        self.pairs = tuple(pairs)
+        codes = sorted({code for pair in self.pairs for code in pair})
+        self._identifier = None
+        if importlib.util.find_spec('py3langid') is not None:
+            from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+            self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+            known = set(self._identifier.labels)
+            # The package knows languages by the first part of their code, in lower case.
+            self._codes = {_base(code): code for code in codes if _base(code) in known}
+            self._identifier.set_languages([*self._codes])
+
+    def listed(self) -> list[dict[str, object]]:
+        """Return code, name and targets of each source language."""
+        return [
+            {
+                'code': source,
+                'name': language_name(source),
+                'targets': sorted(t for s, t in self.pairs if s == source),
+            }
+            for source in sorted({source for source, _ in self.pairs})
+        ]
+
+    def detect(self, text: str, among: Collection[str] | None = None) -> list[Detected]:
+        """Return the languages that a text may be in, the likeliest first.
+
+        Args:
+          text: the text.
+          among: codes to choose among; None chooses among all.
+
+        Raises:
+          UserError: if the package that knows languages is missing.
+        """
+        if self._identifier is None:
+            raise UserError(
+                "source='auto' needs a package: pip install 'transformer_jax[language]' on the "
+                'server, or name the language of the text.'
+            )
+        ranked = [
+            Detected(self._codes[base], round(100 * float(share), 1))
+            for base, share in self._identifier.rank(text)
+            if among is None or self._codes[base] in among
+        ]
+        return ranked or [Detected(code, 0.0) for code in sorted(among or ())]
+
+    def source_for(self, text: str, target: str) -> Detected:
+        """Return the language of a text to translate into `target`; it may be `target` itself."""
+        among = {source for source, to in self.pairs if to == target} | {target}
+        return self.detect(text, among)[0]
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language; the code itself if it has none."""
+    from babel import Locale
+
+    names = Locale('en').languages
+    return names.get(code.replace('-', '_')) or names.get(_base(code)) or code
+
+
+def _base(code: str) -> str:
+    return code.replace('_', '-').partition('-')[0].lower()

@@ -1,0 +1,116 @@
+"""The description of the interface that the server gives at /spec: https://spec.openapis.org."""
+
+from collections.abc import Collection
+from typing import Any
+
+from transformer_jax import __version__
+from transformer_jax.serving.limits import Limits
+from transformer_jax.serving.requests import FORMATS
+
+
+def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, Any]:
+    """Return the OpenAPI document of a server.
+
+    Args:
+      pairs: (source, target) codes.
+      limits: what a request may ask for.
+    """
+    text = {'type': 'string'}
+    texts = {
+        'oneOf': [text, {'type': 'array', 'items': text, 'maxItems': limits.texts}],
+        'description': f'A text, or several; at most {limits.characters} characters together.',
+    }
+    detected = _object(
+        {'language': text, 'confidence': {'type': 'number', 'minimum': 0, 'maximum': 100}}
+    )
+    asked = {
+        'q': texts,
+        'source': {'enum': sorted({'auto', *(source for source, _ in pairs)})},
+        'target': {'enum': sorted({target for _, target in pairs})},
+        'format': {'enum': [*FORMATS], 'default': 'text'},
+        'alternatives': {
+            'type': 'integer',
+            'minimum': 0,
+            'maximum': limits.alternatives,
+            'default': 0,
+        },
+        'api_key': text,
+    }
+    answered = {
+        'translatedText': _one_or_list(text),
+        'detectedLanguage': _one_or_list(detected),
+        'alternatives': {'type': 'array', 'items': _one_or_list(text)},
+    }
+    language = _object({'code': text, 'name': text, 'targets': {'type': 'array', 'items': text}})
+    detections = {'type': 'array', 'items': _one_or_list(detected)}
+    return {
+        'openapi': '3.1.0',
+        'info': {'title': 'transformer_jax', 'version': __version__},
+        'paths': {
+            '/translate': {
+                'post': {
+                    'summary': 'Translate a text, or several.',
+                    'requestBody': _body(asked, ['q', 'source', 'target']),
+                    'responses': _responses(_object(answered, ['translatedText']), asking=True),
+                }
+            },
+            '/detect': {
+                'post': {
+                    'summary': 'Say which language a text is in.',
+                    'requestBody': _body({'q': texts, 'api_key': text}, ['q']),
+                    'responses': _responses(detections, asking=True),
+                }
+            },
+            '/languages': {
+                'get': {
+                    'summary': 'List the languages.',
+                    'responses': _responses({'type': 'array', 'items': language}),
+                }
+            },
+            '/frontend/settings': {
+                'get': {
+                    'summary': 'List the limits.',
+                    'responses': _responses({'type': 'object'}),
+                }
+            },
+            '/health': {
+                'get': {
+                    'summary': 'Answer once texts can be translated.',
+                    'responses': _responses(_object({'status': {'const': 'ok'}})),
+                }
+            },
+        },
+    }
+
+
+def _object(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    return {
+        'type': 'object',
+        'properties': properties,
+        'required': [*properties] if required is None else required,
+    }
+
+
+def _one_or_list(schema: dict[str, Any]) -> dict[str, Any]:
+    return {'oneOf': [schema, {'type': 'array', 'items': schema}]}
+
+
+def _body(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    schema = _object(properties, required)
+    kinds = ('application/json', 'application/x-www-form-urlencoded', 'multipart/form-data')
+    return {'required': True, 'content': {kind: {'schema': schema} for kind in kinds}}
+
+
+def _responses(schema: dict[str, Any], asking: bool = False) -> dict[str, Any]:
+    error = {
+        'description': 'The reason, in one sentence.',
+        'content': {'application/json': {'schema': _object({'error': {'type': 'string'}})}},
+    }
+    codes = (400, 403, 413, 415, 429, 503) if asking else ()
+    return {
+        '200': {
+            'description': 'The answer.',
+            'content': {'application/json': {'schema': schema}},
+        },
+        **{str(code): error for code in codes},
+    }

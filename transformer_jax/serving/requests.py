@@ -1,0 +1,163 @@
+"""The bodies of requests: read within limits, and checked."""
+
+import dataclasses
+import json
+from collections.abc import Collection
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from transformer_jax.errors import is_utf8, shown
+from transformer_jax.serving.limits import Limits
+
+FORMATS = ('text',)
+
+
+class Invalid(HTTPException):
+    """A request that cannot be answered; `detail` says why in one sentence."""
+
+    def __init__(self, detail: str, status: int = 400):
+        super().__init__(status, detail)
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslateRequest:
+    """A request for translations.
+
+    Attributes:
+      texts: the texts.
+      is_list: whether they came as a list, so that the answer has lists.
+      source: code of their language, or 'auto'.
+      target: code of the language to translate to.
+      alternatives: number of further translations of each text.
+    """
+
+    texts: list[str]
+    is_list: bool
+    source: str
+    target: str
+    alternatives: int
+
+
+async def read_body(request: Request, most: int) -> dict[str, Any]:
+    """Return the fields of a body, which is JSON or a form.
+
+    Raises:
+      Invalid: if it is too long, or neither.
+    """
+    kind = request.headers.get('content-type', '').partition(';')[0].strip().lower()
+    received = bytearray()
+    async for part in request.stream():
+        received += part
+        if len(received) > most:
+            raise Invalid(f'the body has more than {most:,} bytes: send several requests.', 413)
+    if kind in ('application/x-www-form-urlencoded', 'multipart/form-data'):
+        # Starlette reads what has been received once more.
+        request._body = bytes(received)
+        try:
+            form = await request.form(max_files=0, max_fields=1000)
+        except HTTPException as error:
+            raise Invalid(f'the form cannot be read ({error.detail}): correct it.') from None
+        fields: dict[str, Any] = {}
+        for name, value in form.multi_items():
+            if name in fields and name == 'q':
+                fields[name] = [*_listed(fields[name]), value]
+            else:
+                fields[name] = value
+        return fields
+    if kind not in ('application/json', ''):
+        raise Invalid(
+            f'the content type {kind!r:.100} is not known: send application/json or a form.', 415
+        )
+    try:
+        fields = json.loads(received)
+    except (ValueError, RecursionError):
+        raise Invalid('the body is not JSON: correct it.') from None
+    if not isinstance(fields, dict):
+        raise Invalid('the body is no JSON object: send {"q": ..., "source": ..., "target": ...}.')
+    return fields
+
+
+def texts_of(fields: dict[str, Any], limits: Limits) -> tuple[list[str], bool]:
+    """Return the texts of 'q', and whether they are a list.
+
+    Raises:
+      Invalid: if there are none, or too many, or they are something else.
+    """
+    q = fields.get('q')
+    if q is None:
+        raise Invalid('q is missing: send the text, or a list of texts.')
+    texts = _listed(q)
+    if not all(isinstance(text, str) for text in texts):
+        raise Invalid('q has something other than text: send a text, or a list of texts.')
+    if len(texts) > limits.texts:
+        raise Invalid(f'q has {len(texts):,} texts: send at most {limits.texts:,} at once.')
+    characters = sum(map(len, texts))
+    if characters > limits.characters:
+        raise Invalid(
+            f'q has {characters:,} characters: send at most {limits.characters:,} at once.'
+        )
+    if not all(map(is_utf8, texts)):
+        raise Invalid('q has half a character (a lone surrogate): leave it out.')
+    return texts, isinstance(q, list)
+
+
+def translate_request(
+    fields: dict[str, Any], limits: Limits, pairs: Collection[tuple[str, str]]
+) -> TranslateRequest:
+    """Return what a request asks for.
+
+    Args:
+      fields: of its body.
+      limits: what it may ask for.
+      pairs: the languages that are translated.
+
+    Raises:
+      Invalid: if a field is missing or not possible.
+    """
+    texts, is_list = texts_of(fields, limits)
+    source, target = (_code(fields, name) for name in ('source', 'target'))
+    sources, targets = ({pair[k] for pair in pairs} for k in (0, 1))
+    if target not in targets:
+        raise Invalid(f'target={shown(target)} is not supported: {_choice(targets)}.')
+    if source != 'auto' and source not in sources:
+        raise Invalid(f'source={shown(source)} is not supported: {_choice(sources | {"auto"})}.')
+    if source != 'auto' and (source, target) not in pairs:
+        possible = {to for one, to in pairs if one == source}
+        raise Invalid(
+            f'source={shown(source)} is not translated to target={shown(target)}: '
+            f'{_choice(possible)}.'
+        )
+    kind = fields.get('format', 'text') or 'text'
+    if kind not in FORMATS:
+        raise Invalid(f'format={shown(kind)} is not supported: {_choice(FORMATS)}.')
+    alternatives = fields.get('alternatives', 0)
+    if isinstance(alternatives, str) and alternatives.isdecimal() and len(alternatives) < 9:
+        alternatives = int(alternatives)  # of a form
+    if type(alternatives) is not int or not 0 <= alternatives <= limits.alternatives:
+        raise Invalid(
+            f'alternatives={shown(alternatives)} must be from 0 to {limits.alternatives}.'
+        )
+    return TranslateRequest(texts, is_list, source, target, alternatives)
+
+
+def api_key(fields: dict[str, Any], request: Request) -> str:
+    """Return the key of a request, '' if it has none."""
+    key = fields.get('api_key') or request.headers.get('authorization', '')
+    return key.removeprefix('Bearer ') if isinstance(key, str) else ''
+
+
+def _code(fields: dict[str, Any], name: str) -> str:
+    code = fields.get(name)
+    if not isinstance(code, str) or not code:
+        raise Invalid(f'{name} is missing: send the code of a language.')
+    return code
+
+
+def _choice(names: Collection[str]) -> str:
+    return f'choose {" or ".join(sorted(names))}'
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
