@@ -44,7 +44,7 @@ class BucketServer:
 
     def __init__(self, port: int):
         self.url = f'gs://{BUCKET}'
-        address = f'http://127.0.0.1:{port}'
+        self.address = address = f'http://127.0.0.1:{port}'
         self.environment = {
             **os.environ,
             'TENSORSTORE_GCS_HTTP_URL': address,
@@ -75,7 +75,7 @@ class BucketServer:
     def write(self, name: str, content: bytes) -> None:
         """Write an object."""
         resource = emulator.objects._make_object_resource(
-            '', BUCKET, name, 'application/octet-stream', str(len(content))
+            self.address, BUCKET, name, 'application/octet-stream', str(len(content))
         )
         resource = emulator.objects._checksums(content, resource)
         with self.mutex:

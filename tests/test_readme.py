@@ -68,7 +68,9 @@ NOT_RUN = {
     'python -m transformer_jax.main --config=FILE --workdir=gs:': (
         'needs a bucket; see tests/training/test_bucket_run.py'
     ),
+    'python -m transformer_jax.serve': 'runs until it is stopped; see tests/test_serve.py',
     'bash launch/tpu_pod.sh': 'needs TPUs; see tests/launch/test_launch.py',
+    'curl': 'needs a running server; see tests/test_serve.py',
     'docker': 'needs Docker and the network',
     'bash launch/notebook.sh': 'Jupyter needs a browser; see tests/launch/test_launch.py',
     'sed -i': 'changes the notebooks',

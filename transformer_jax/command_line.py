@@ -29,6 +29,7 @@ from transformer_jax.runtime.signals import (
     end_at_once,
     ignore_signals,
 )
+from transformer_jax.storage.files import remove_unfinished
 
 __all__ = [
     'Parser',
@@ -119,6 +120,7 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
         # At exit JAX would wait for the other processes, which would not see that this one failed.
         sys.stdout.flush()
         STDERR.flush()
+        remove_unfinished()
         os._exit(code)
     sys.exit(code)
 

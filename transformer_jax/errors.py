@@ -90,6 +90,8 @@ def user_path(path: str | os.PathLike[str], field: str) -> Path:
     name = os.fspath(path)
     if not name:
         raise UserError(f'{field} is empty: give a path.')
+    if not in_bucket(name) and in_bucket(name.lower()):
+        raise UserError(f'{field}={name!r} has a scheme in upper case: write gs:// or s3://.')
     if re.match(r'[A-Za-z][A-Za-z0-9+.-]*://', name):
         raise UserError(f'{field}={name!r} is a URL: give a path in a mounted file system.')
     if '\0' in name:

@@ -1,8 +1,10 @@
 """Serves translations over HTTP: python -m transformer_jax.serve --workdir=DIR."""
 
 import asyncio
+import contextlib
 import importlib.util
 import logging
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +118,16 @@ def _server(flags: Any) -> 'Server':
     return Server(batcher, limits, Access(keys, flags.requests_per_minute), metrics)
 
 
+def _http_server(config: Any) -> Any:
+    """Return a uvicorn server that leaves signals to this process, as other commands do."""
+    import uvicorn
+
+    class HttpServer(uvicorn.Server):
+        capture_signals = contextlib.nullcontext
+
+    return HttpServer(config)
+
+
 async def _serve(server: 'Server', flags: Any) -> None:
     import uvicorn
 
@@ -129,8 +141,7 @@ async def _serve(server: 'Server', flags: Any) -> None:
         timeout_graceful_shutdown=_GRACE,
         proxy_headers=False,
     )
-    http = uvicorn.Server(config)
-    http.install_signal_handlers = lambda: None
+    http = _http_server(config)
     try:
         sockets = [config.bind_socket()]
     except (OSError, SystemExit) as error:
@@ -139,11 +150,15 @@ async def _serve(server: 'Server', flags: Any) -> None:
             f'({getattr(error, "strerror", None) or "in use or not allowed"}): choose another.'
         ) from None
     with StopSignals() as stop, stop.deferred('Stopping: requests that are being answered end.'):
-        port = sockets[0].getsockname()[1]
-        pairs = ', '.join(f'{source} to {target}' for source, target in server.languages.pairs)
-        command_line.print_result(f'http://{flags.host}:{port} translates {pairs}')
-        serving = asyncio.create_task(http._serve(sockets))
+        serving = asyncio.create_task(http.serve(sockets))
+        is_open = False
         while not serving.done():
+            if http.started and not is_open:
+                is_open = True
+                port = sockets[0].getsockname()[1]
+                pairs = ', '.join(map(' to '.join, server.languages.pairs))
+                command_line.print_result(f'http://{flags.host}:{port} translates {pairs}')
+                sys.stdout.flush()
             if stop.pending():
                 http.should_exit = True
             await asyncio.wait([serving], timeout=_POLL)

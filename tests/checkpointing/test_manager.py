@@ -9,6 +9,7 @@ import pytest
 from tiny_checkpoints import cut, flip, latest_state, same, save, state
 
 from transformer_jax.checkpointing.averaging import average
+from transformer_jax.checkpointing.checksums import Mismatch
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import MeshConfig
 from transformer_jax.errors import UserError
@@ -199,3 +200,23 @@ def test_two_damaged_checkpoints_are_both_moved_aside(tmp_path):
     manager = Checkpoints(tmp_path / 'c')
     assert same(latest_state(manager, state(0)), state(1))
     assert manager.steps() == [1]
+
+
+@pytest.mark.parametrize(
+    ('error', 'is_damage'),
+    [
+        (Mismatch('its params/a does not match its checksum'), True),
+        (ValueError('DATA_LOSS: Error decoding manifest'), True),
+        (FileNotFoundError('gone'), True),
+        (ValueError('UNAVAILABLE: HTTP response code: 503'), False),
+        (ConnectionError('no route'), False),
+    ],
+)
+def test_in_a_bucket_only_what_proves_damage_is_damage(error, is_damage):
+    checkpoints = object.__new__(Checkpoints)
+    checkpoints.directory = type('Url', (), {'__fspath__': lambda self: 'gs://bucket/run'})()
+    if is_damage:
+        checkpoints.check_in_reach(3, error)
+        return
+    with pytest.raises(UserError, match='restore access'):
+        checkpoints.check_in_reach(3, error)

@@ -1,6 +1,8 @@
 """Files in buckets, with a server of this machine in place of Google's."""
 
+import errno
 import gzip
+import os
 import shutil
 
 import jax
@@ -9,6 +11,7 @@ import pytest
 from bucket_server import bucket_server
 from tiny_run import tiny
 
+from transformer_jax.checkpointing.dev_scores import DevScores
 from transformer_jax.config import DataConfig
 from transformer_jax.data.corpus import open_corpus
 from transformer_jax.errors import UserError
@@ -90,9 +93,71 @@ def test_a_name_that_leads_out_of_the_cache_is_refused(tmp_path):
         buckets._below(tmp_path, 'bucket/../../x.en')
 
 
-def test_a_url_without_a_bucket_is_refused():
-    with pytest.raises(UserError, match=r"workdir='gs://' names no bucket: give gs://BUCKET/FOL"):
-        open_workdir('gs://')
+@pytest.mark.parametrize(
+    ('url', 'problem'),
+    [
+        ('gs://', 'names no bucket: give gs://BUCKET/FOLDER.'),
+        ('gs:///run', 'names no bucket'),
+        ('s3://bucket//run', 'has an empty part'),
+        ('gs://bucket/./run', 'a dot for a part'),
+        ('gs://bucket/a/../run', 'a dot for a part'),
+        ('GS://bucket/run', 'a scheme in upper case'),
+        ('ftp://bucket/run', 'is a URL'),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused(url, problem):
+    with pytest.raises(UserError, match=f"workdir='{url}' .*{problem}"):
+        open_workdir(url)
+
+
+@pytest.mark.parametrize('character', '[]*?')
+def test_checkpoints_are_not_kept_under_names_that_are_patterns(character):
+    with pytest.raises(UserError, match='cannot be kept'):
+        open_workdir(f'gs://bucket/a{character}b').check_writable()
+
+
+def test_a_name_that_looks_like_a_pattern_is_taken_if_it_exists(server):
+    url = texts(server, **{'w[1]_en': 'one', 'w1_en': 'another'})
+    assert local_path(f'{url}/w[1].en', 'data.train_source').read_text() == 'one'
+    with pytest.raises(UserError, match=r'has \*\*, which is no pattern here'):
+        local_path(f'{url}/**/w1.en', 'data.train_source')
+
+
+def test_a_full_disk_is_not_called_a_bucket_out_of_reach(server, monkeypatch):
+    from gcsfs import GCSFileSystem
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(GCSFileSystem, 'get_file', full)
+    with pytest.raises(OSError, match='No space left on device'):
+        local_path(f'{texts(server, a_en="one")}/a.en', 'data.train_source')
+
+
+def test_a_checkpoint_counts_once_it_is_complete(server):
+    server.write('run/checkpoints/3/params/manifest.ocdbt', b'x')
+    folder = open_workdir(f'{server.url}/run')
+    assert not folder.has_checkpoints()
+    server.write('run/checkpoints/3/commit_success.txt', b'')
+    assert folder.has_checkpoints()
+
+
+def test_scores_out_of_reach_do_not_count_as_absent(server, monkeypatch):
+    class Gone:
+        def __init__(self, *_):
+            pass
+
+        def __truediv__(self, _):
+            return self
+
+        def __fspath__(self):
+            return server.url
+
+        def read_bytes(self):
+            raise ConnectionRefusedError
+
+    with pytest.raises(ConnectionRefusedError):
+        DevScores(Gone()).quality(3)
 
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -245,6 +310,26 @@ def test_s3_gives_data_and_takes_and_gives_releases(release, monkeypatch, tmp_pa
     finally:
         server.stop()
         type(files).clear_instance_cache()
+
+
+def test_an_upload_that_fails_leaves_nothing_in_the_way(server, monkeypatch):
+    from gcsfs import GCSFileSystem
+
+    put_file = GCSFileSystem.put_file
+
+    def put(self, path, url, **options):
+        if url.endswith('z'):
+            raise ConnectionError('cut')
+        return put_file(self, path, url, **options)
+
+    monkeypatch.setattr(GCSFileSystem, 'put_file', put)
+    with (
+        pytest.raises(UserError, match='ConnectionError: cut'),
+        NewFolder(f'{server.url}/release').writing() as folder,
+    ):
+        (folder / 'a').write_text('A')
+        (folder / 'z').write_text('Z')
+    assert server.names() == []
 
 
 def test_a_folder_that_failed_leaves_nothing_in_the_bucket(server):

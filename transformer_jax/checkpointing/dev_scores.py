@@ -30,7 +30,11 @@ class DevScores:
         if step not in self._known:
             try:
                 self._known[step] = quality(self._read(step))
-            except (OSError, ValueError):
+            except (FileNotFoundError, ValueError):
+                self._known[step] = None
+            except OSError:
+                if in_bucket(self._directory):  # out of reach, which is not absent
+                    raise
                 self._known[step] = None
         return self._known[step]
 

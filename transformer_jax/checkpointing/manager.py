@@ -34,6 +34,11 @@ _OUT_OF_REACH = (
 )
 
 
+# A bucket has many errors of its network and its servers, so here damage is what has a name.
+_DAMAGE = (Mismatch, FileNotFoundError, KeyError, json.JSONDecodeError)
+_DAMAGE_IN_BUCKET = ('DATA_LOSS', 'NOT_FOUND', 'FAILED_PRECONDITION', 'OUT_OF_RANGE')
+
+
 class Checkpoints:
     """The checkpoints of one work directory.
 
@@ -145,14 +150,18 @@ class Checkpoints:
         if self._kept_a_save:
             return
         self._manager.wait_until_finished()
-        for item in items:
-            try:
-                self.restore_arrays(step, item)
-            except Exception as error:  # orbax and tensorstore raise many kinds
-                raise UserError(
-                    f'{str(self.directory)!r} does not keep what is saved there: the checkpoint of '
-                    f'step {step} cannot be read back ({first_line(error)}): choose another folder.'
-                ) from error
+        # Opened again: in a bucket, Orbax takes the items for unfinished in all but one process.
+        saved = Checkpoints(self.directory, read_only=True)
+        try:
+            for item in items:
+                saved.restore_arrays(step, item)
+        except Exception as error:  # orbax and tensorstore raise many kinds
+            raise UserError(
+                f'{str(self.directory)!r} does not keep what is saved there: the checkpoint of '
+                f'step {step} cannot be read back ({first_line(error)}): choose another folder.'
+            ) from error
+        finally:
+            saved.close()
         self._kept_a_save = True
 
     def restore_latest(self, like: dict[str, Any]) -> dict[str, Any] | None:
@@ -201,7 +210,10 @@ class Checkpoints:
           step: the checkpoint's step.
           error: the error that reading it raised.
         """
-        if any(reason in str(error) for reason in _OUT_OF_REACH):
+        out_of_reach = any(reason in str(error) for reason in _OUT_OF_REACH)
+        if in_bucket(self.directory) and not isinstance(error, _DAMAGE):
+            out_of_reach = not any(reason in str(error) for reason in _DAMAGE_IN_BUCKET)
+        if out_of_reach:
             raise UserError(
                 f'the checkpoint of step {step} in {str(self.directory)!r} cannot be read '
                 f'({first_line(error)}): restore access, or move it away, then run the same '

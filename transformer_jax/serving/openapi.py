@@ -17,7 +17,7 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
     """
     text = {'type': 'string'}
     texts = {
-        'oneOf': [text, {'type': 'array', 'items': text, 'maxItems': limits.texts}],
+        'oneOf': [text, {'type': 'array', 'items': text, 'minItems': 1, 'maxItems': limits.texts}],
         'description': f'A text, or several; at most {limits.characters} characters together.',
     }
     detected = _object(

@@ -33,13 +33,13 @@ class BucketLock:
 
         bucket, _, path = url.removeprefix('gs://').partition('/')
         # Names a bucket without asking for it, which would need another permission.
-        self._blob = storage.Client().bucket(bucket).blob(path)
+        self._blob = storage.Client(project=None).bucket(bucket).blob(path)
         self._name = name
         self._text = f'process {os.getpid()} on {socket.gethostname()}, {uuid.uuid4().hex}\n'
         self._generation = 0
-        self._written = 0.0
         self._lost = ''
         self._released = threading.Event()
+        self._mutex = threading.Lock()
         self._beating = threading.Thread(target=self._beat, daemon=True)
 
     def acquire(self) -> None:
@@ -67,21 +67,19 @@ class BucketLock:
 
     def check(self) -> None:
         """Raise UserError if another process has taken the lock meanwhile."""
-        if time.monotonic() - self._written > LEFT_OVER / 2:
-            self._write_again()  # the thread was kept from it
+        if not self._lost:
+            self._write_again()
         if self._lost:
             raise self._in_use(self._lost)
 
     def release(self) -> None:
         """Let others take the lock."""
-        from google.api_core.exceptions import GoogleAPIError
-
         self._released.set()
         self._beating.join()
         if not self._lost:
             try:
                 self._blob.delete(if_generation_match=self._generation)
-            except (GoogleAPIError, OSError):  # it is left over, then
+            except Exception:  # of google, requests: it is left over, then
                 _logger.warning('%s could not be unlocked.', self._name)
 
     def _in_use(self, owner: str) -> UserError:
@@ -91,25 +89,23 @@ class BucketLock:
         )
 
     def _beat(self) -> None:
-        from google.api_core.exceptions import GoogleAPIError
-
         while not self._released.wait(BEAT):
             try:
                 self._write_again()
-            except (GoogleAPIError, OSError):  # the next beat, or `check`, tries again
+            except Exception:  # of google, requests: the next beat, or `check`, tries again
                 continue
             if self._lost:
                 return
 
     def _write_again(self) -> None:
-        if not self._write(self._generation):
-            self._lost = self._read()[1] or 'it has removed the lock'
+        with self._mutex:
+            if not self._write(self._generation):
+                self._lost = self._read()[1] or 'a run that has removed the lock'
 
     def _write(self, generation: int) -> bool:
         """Write the lock if it has a generation, 0 for none; return whether this process has it."""
         from google.api_core.exceptions import PreconditionFailed
 
-        began = time.monotonic()
         try:
             self._blob.upload_from_string(self._text, if_generation_match=generation)
             self._generation = self._blob.generation
@@ -119,20 +115,19 @@ class BucketLock:
             if owner != self._text:
                 return False
             self._generation = found
-        self._written = began
         return True
 
     def _read(self) -> tuple[int, str]:
         """Return the generation of the lock and the text of its owner; 0 and '' without one."""
-        from google.api_core.exceptions import NotFound
+        from google.api_core.exceptions import NotFound, PreconditionFailed
 
         blob: Any = self._blob.bucket.blob(self._blob.name)
         try:
-            text = blob.download_as_bytes().decode(errors='replace')
             blob.reload()
-        except NotFound:
+            text = blob.download_as_bytes(if_generation_match=blob.generation)
+        except (NotFound, PreconditionFailed):  # written again meanwhile
             return 0, ''
-        return blob.generation, text
+        return blob.generation, text.decode(errors='replace')
 
 
 def _who(owner: str) -> str:

@@ -7,19 +7,23 @@ on another machine begins as a copy of them.
 
 import contextlib
 import functools
+import glob
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from transformer_jax.errors import UserError, first_line, in_bucket
 from transformer_jax.storage.bucket_lock import BucketLock
-from transformer_jax.storage.buckets import failures_to_reach, file_system, local_path
+from transformer_jax.storage.buckets import failures_to_reach, file_system, local_folder
 from transformer_jax.storage.files import temporary_folder
-from transformer_jax.storage.workdir import WRITTEN, Workdir
+from transformer_jax.storage.workdir import UNWRITABLE, WRITTEN, Workdir
 
 _logger = logging.getLogger('transformer_jax')
+# By it Orbax knows a complete checkpoint in a bucket.
+COMMITTED = 'commit_success.txt'
 _WEIGHTS = 'model.safetensors'
 # Files that reading a folder needs; it may be the top of a bucket, with anything in it.
 _COPIED = (*WRITTEN, 'conversion.json')
@@ -67,7 +71,7 @@ class BucketWorkdir(Workdir):
         """
         names = self._names()
         if _WEIGHTS in names:  # a release, which does not change
-            return local_path(f'{self.url}/*', self.field).parent
+            return local_folder(self.url, self.field)
         folder = temporary_folder()
         self._fill(folder, names)
         return folder
@@ -109,11 +113,8 @@ class BucketWorkdir(Workdir):
     def has_checkpoints(self) -> bool:
         """Return whether there is a checkpoint, readable or not."""
         with failures_to_reach(self.url, self.field):
-            try:
-                listed = self._files.ls(f'{self.url}/checkpoints', detail=False)
-            except FileNotFoundError:
-                return False
-        found = any(name.rstrip('/').rpartition('/')[2].isdigit() for name in listed)
+            # One that is being written has the same name, but no such file yet.
+            found = bool(self._files.glob(f'{glob.escape(self.url)}/checkpoints/*/{COMMITTED}'))
         self.check_path(writing=found)
         return found
 
@@ -123,6 +124,11 @@ class BucketWorkdir(Workdir):
 
     def check_path(self, writing: bool = False) -> None:
         """Raise UserError if checkpoints have to be kept here and cannot be."""
+        if writing and (odd := re.search(UNWRITABLE, self.url)):
+            raise UserError(
+                f'{self} has the character {odd[0]}, with which checkpoints cannot be kept: choose '
+                'a path without any of [ ] * ? and backslash.'
+            )
         if writing and not self.url.startswith('gs://'):
             raise UserError(
                 f'{self} cannot hold checkpoints, because Orbax reads and writes none in s3://: '
@@ -186,7 +192,7 @@ class BucketWorkdir(Workdir):
         except UserError:
             raise
         except Exception as error:
-            bucket = self.url.partition('://')[2].partition('/')[0]
+            bucket = self.url.partition('://')[2].partition('/')[0] + '/'
             packages = {one.__module__.partition('.')[0] for one in type(error).__mro__}
             if packages.isdisjoint(_CLIENTS) and bucket not in str(error):
                 raise

@@ -5,22 +5,33 @@ is there, because a bucket renames nothing.
 """
 
 import contextlib
+import errno
 import importlib.util
+import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_jax.errors import UserError, first_line, in_bucket, user_path
+from transformer_jax.errors import (
+    CANNOT_WRITE,
+    UserError,
+    first_line,
+    in_bucket,
+    is_utf8,
+    user_path,
+)
 from transformer_jax.storage.cache import cache_folder, content_digest, make_folder
-from transformer_jax.storage.files import partial_path, remove
+from transformer_jax.storage.files import partial_path, remove, remove_leftovers
 
 # By scheme: the package that fsspec needs, and the extra that brings it.
 _PACKAGES = {'gs': ('gcsfs', 'gcs'), 's3': ('s3fs', 's3')}
 # Whatever version of a file a bucket's listing names.
 _VERSION = ('size', 'generation', 'etag', 'ETag', 'LastModified')
+# Errors of writing a copy, which `failures_to_cache` explains.
+_OF_THIS_MACHINE = (*CANNOT_WRITE, errno.ENAMETOOLONG)
 _MAGIC = re.compile(r'[*?\[]')
 
 
@@ -34,9 +45,16 @@ def file_system(url: str, field: str) -> Any:
     Raises:
       UserError: if the URL names no bucket, or a package is missing.
     """
-    scheme, _, rest = url.partition('://')
-    if not rest.strip('/'):
+    scheme, _, path = url.partition('://')
+    bucket, *parts = path.rstrip('/').split('/')
+    if not bucket:
         raise UserError(f'{field}={url!r} names no bucket: give {scheme}://BUCKET/FOLDER.')
+    # Orbax and fsspec understand these differently.
+    if {'', '.', '..'}.intersection(parts) or '\0' in url or not is_utf8(url):
+        raise UserError(
+            f'{field}={url!r} has an empty part, a dot for a part, or a character that no name can '
+            f'have: give {scheme}://BUCKET/FOLDER.'
+        )
     package, extra = _PACKAGES[scheme]
     if importlib.util.find_spec(package) is None:
         raise UserError(f"{field}={url!r} needs a package: pip install 'transformer_jax[{extra}]'.")
@@ -44,6 +62,7 @@ def file_system(url: str, field: str) -> Any:
     os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
     import fsspec
 
+    logging.getLogger('gcsfs').setLevel(logging.CRITICAL)  # it logs traces of what it raises
     # Another process may write there, and a remembered listing would not show it.
     return fsspec.filesystem(scheme, use_listings_cache=False)
 
@@ -56,6 +75,8 @@ def failures_to_reach(url: str, field: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # of gcsfs, google, botocore, aiohttp
+        if isinstance(error, OSError) and error.errno in _OF_THIS_MACHINE:
+            raise
         raise UserError(
             f'{field}={url!r} cannot be reached ({type(error).__name__}: {first_line(error)}): '
             'check its name, the network and your credentials, then run the same command again.'
@@ -78,33 +99,68 @@ def local_path(path: str | os.PathLike[str], field: str) -> Path:
         return user_path(path, field)
     url = os.fspath(path)
     files = file_system(url, field)
+    if '**' in url:
+        raise UserError(f'{field}={url!r} has **, which is no pattern here: use * for each folder.')
     with failures_to_reach(url, field):
-        if _MAGIC.search(url):
-            found = files.glob(url, detail=True)
-        else:
-            found = {}
-            with contextlib.suppress(FileNotFoundError):
-                info = files.info(url)
-                found = {info['name']: info}
-        found = {name: info for name, info in found.items() if info['type'] == 'file'}
+        try:
+            info = files.info(url)
+            found = {info['name']: info}
+        except FileNotFoundError:
+            found = files.glob(url, detail=True) if _MAGIC.search(url) else {}
+    return _copied(files, found, url, field) / url.partition('://')[2]
+
+
+def local_folder(url: str, field: str) -> Path:
+    """Return a folder with copies of the files of a folder in a bucket, without those in folders.
+
+    Raises:
+      UserError: if the bucket has no such folder or cannot be reached.
+    """
+    files = file_system(url, field)
+    with failures_to_reach(url, field):
+        found = {info['name']: info for info in files.ls(url, detail=True)}
+    return _copied(files, found, url, field) / url.partition('://')[2]
+
+
+def _copied(files: Any, found: Mapping[str, Mapping[str, Any]], url: str, field: str) -> Path:
+    """Return a folder of the cache with copies of files, under their names in the bucket.
+
+    Args:
+      files: the file system.
+      found: what it says about each name.
+      url: what the user gave.
+      field: the name of its flag or config field.
+    """
+    found = {name: info for name, info in found.items() if info['type'] == 'file'}
     if not found:
         raise UserError(f'{field}={url!r} names no file in the bucket: check it.')
     versions = [f'{name} {[info.get(key) for key in _VERSION]}' for name, info in found.items()]
     folder = cache_folder() / 'buckets' / content_digest(sorted(versions))
     if not folder.exists():
         make_folder(folder.parent)
-        partial = partial_path(folder)
-        try:
+        with _complete(folder) as partial:
             for name in found:
                 copy = _below(partial, name)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 with failures_to_reach(url, field):
                     files.get_file(name, str(copy))
-            with contextlib.suppress(FileExistsError, OSError):  # another process was faster
-                os.rename(partial, folder)
-        finally:
-            remove(partial)
-    return folder / url.partition('://')[2]
+    return folder
+
+
+@contextlib.contextmanager
+def _complete(path: Path) -> Iterator[Path]:
+    """A context with the path of a file or folder that gets its name at the end."""
+    remove_leftovers(path)
+    partial = partial_path(path)
+    try:
+        yield partial
+        try:
+            os.rename(partial, path)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another process was faster
+                raise
+    finally:
+        remove(partial)
 
 
 def exists(path: str | os.PathLike[str], field: str) -> bool:
@@ -131,6 +187,14 @@ def upload_folder(folder: Path, url: str, last: str, field: str) -> None:
     with failures_to_reach(url, field):
         for path in sorted(paths, key=lambda path: path == folder / last):
             files.put_file(str(path), f'{url}/{path.relative_to(folder).as_posix()}')
+
+
+def remove_folder(url: str, field: str) -> None:
+    """Remove a folder of a bucket as far as possible."""
+    with contextlib.suppress(UserError):
+        files = file_system(url, field)
+        with failures_to_reach(url, field):
+            files.rm(url, recursive=True)
 
 
 def move_folder(folder: os.PathLike[str], to: os.PathLike[str]) -> None:
@@ -169,14 +233,12 @@ def shared_entry(shared: str, path: Path, last: str = '') -> Iterator[None]:
     with failures_to_reach(url, field):
         is_there = files.exists(f'{url}/{last}' if last else url)
     if is_there and not path.exists():
-        partial = partial_path(path)
-        try:
-            with failures_to_reach(url, field):
-                files.get(url, str(partial), recursive=bool(last))
-            with contextlib.suppress(FileExistsError, OSError):  # another process was faster
-                os.rename(partial, path)
-        finally:
-            remove(partial)
+        with _complete(path) as partial, failures_to_reach(url, field):
+            top = url.partition('://')[2]
+            for name in files.find(url) if last else [top]:
+                copy = _below(partial, name.removeprefix(f'{top}/')) if last else partial
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                files.get_file(name, str(copy))
     before = _signature(path)
     yield
     if is_there and _signature(path) == before:

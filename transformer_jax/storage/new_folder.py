@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer_jax.errors import UserError, in_bucket
-from transformer_jax.storage.bucket_workdir import open_workdir
+from transformer_jax.storage.bucket_workdir import COMMITTED, open_workdir
 from transformer_jax.storage.buckets import (
     failures_to_reach,
     file_system,
+    remove_folder,
     upload_folder,
 )
 from transformer_jax.storage.files import (
@@ -19,9 +20,6 @@ from transformer_jax.storage.files import (
     remove_leftovers,
     temporary_folder,
 )
-
-# By it Orbax knows a complete checkpoint in a bucket.
-_COMMITTED = 'commit_success.txt'
 
 
 class NewFolder:
@@ -84,10 +82,15 @@ class NewFolder:
             folder = temporary_folder()
             yield folder
             for step in folder.glob('checkpoints/*'):
-                (step / _COMMITTED).touch()
+                (step / COMMITTED).touch()
             self._check_still_absent(self._exists())
-            upload_folder(folder, self._given.rstrip('/'), 'config.json', self._field)
-            remove(folder)
+            try:
+                upload_folder(folder, self._given.rstrip('/'), 'config.json', self._field)
+            except BaseException:
+                remove_folder(self._given, self._field)
+                raise
+            finally:
+                remove(folder)
 
     @contextlib.contextmanager
     def _beside(self) -> Iterator[Path]:

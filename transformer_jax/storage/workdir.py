@@ -74,7 +74,7 @@ WRITTEN = (
 _FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')
 # Characters in a path from which checkpoints cannot be read, because TensorStore takes a backslash
 # for a slash, and to which they cannot be saved, because Orbax takes the path for a pattern.
-_UNREADABLE, _UNWRITABLE = r'\\', r'[][*?\\]'
+_UNREADABLE, UNWRITABLE = r'\\', r'[][*?\\]'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Workdir:
         Args:
           writing: whether checkpoints must be saved here too.
         """
-        odd = re.search(_UNWRITABLE if writing else _UNREADABLE, str(self.path.absolute()))
+        odd = re.search(UNWRITABLE if writing else _UNREADABLE, str(self.path.absolute()))
         if odd:
             raise UserError(
                 f'{self} has the character {odd[0]} in its full path, where checkpoints cannot be '

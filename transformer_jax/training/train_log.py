@@ -81,4 +81,6 @@ class TrainLog:
 
 def with_empty_window(state: TrainState) -> TrainState:
     """Return the state with a window that begins now."""
-    return state.replace(window=jax.device_put(LogWindow.empty(), state.step.sharding))
+    # From NumPy: an array of one device would be laid wrongly on processes with one device each.
+    empty = jax.tree.map(np.asarray, LogWindow.empty())
+    return state.replace(window=jax.device_put(empty, state.step.sharding))

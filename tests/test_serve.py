@@ -1,0 +1,95 @@
+"""The command serve, in a process of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from transformer_jax import serve
+
+
+def test_a_missing_package_is_named(run_command, monkeypatch):
+    monkeypatch.setattr(serve.importlib.util, 'find_spec', lambda name: None)
+    code, _, err = run_command(serve)
+    assert code == 2
+    assert "pip install 'transformer_jax[serve]'" in err
+
+
+@pytest.mark.parametrize(
+    ('flag', 'problem'),
+    [
+        ('--port=70000', '--port=70000 must be from 0 to 65,535.'),
+        ('--max_characters=0', '--max_characters=0 must be from 1 to 1,000,000,000.'),
+        ('--company_ms=-1', '--company_ms=-1.0 must be from 0 to 10,000.'),
+        ('--company_ms=nan', '--company_ms=nan must be from 0 to 10,000.'),
+        ('--api_keys=absent', "--api_keys='absent' cannot be read"),
+        ('--workdir=absent', "workdir='absent' holds no trained model"),
+    ],
+)
+def test_a_mistake_is_answered_before_anything_is_compiled(run_command, flag, problem):
+    code, _, err = run_command(serve, flag)
+    assert code == 2
+    assert problem in err
+
+
+def test_more_alternatives_than_the_beam_has_are_refused(run_command, workdir):
+    code, _, err = run_command(serve, f'--workdir={workdir}', '--max_alternatives=4')
+    assert code == 2
+    assert '--max_alternatives=4 must be below the beam size of the model, which is 4.' in err
+
+
+@pytest.mark.slow
+def test_a_server_answers_and_ends_as_asked(workdir, translator):
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'transformer_jax.serve', f'--workdir={workdir}', '--port=0'],
+        stdout=subprocess.PIPE,
+        env=os.environ | {'PYTHONUNBUFFERED': '1'},
+        text=True,
+    )
+    first = process.stdout.readline()
+    (url,) = re.findall(r'^(http://127\.0\.0\.1:\d+) translates en to fr\n$', first)
+
+    def ask(path, fields=None):
+        data = None if fields is None else json.dumps(fields).encode()
+        request = urllib.request.Request(f'{url}{path}', data, {'content-type': 'application/json'})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
+
+    texts = ['The cat sleeps.', 'Where is the house?', 'The teacher reads a book.']
+    fields = {'q': texts, 'source': 'en', 'target': 'fr'}
+    assert json.loads(ask('/translate', fields))['translatedText'] == translator(texts)
+    assert json.loads(ask('/translate', {**fields, 'target': 'de'})).keys() == {'error'}
+    # Texts of all lengths, alone and together, compile nothing.
+    for count in (1, 3, 9, 40):
+        for length in (1, 9, 40, 120):
+            many = [' '.join(['cat'] * length)] * count
+            ask('/translate', {**fields, 'q': many})
+    metrics = ask('/metrics')
+    assert 'translate_compilations_total 0.0' in metrics.splitlines()
+    second = subprocess.run(
+        [
+            sys.executable,
+            '-m',
+            'transformer_jax.serve',
+            f'--workdir={workdir}',
+            f'--port={url.rpartition(":")[2]}',
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert second.returncode == 2
+    assert 'cannot be listened at' in second.stderr
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert time.monotonic() - began < 10
