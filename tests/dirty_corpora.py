@@ -72,8 +72,8 @@ def scored(pairs: list[Pair], output: Path) -> Path:
     return output
 
 
-def dev_bleu(name: str, folder: Path, pairs: list[Pair], output: Path, filters: str) -> float:
-    """Train on pairs and return the best BLEU on dev."""
+def dev_bleu(name: str, folder: Path, pairs: list[Pair], output: Path, filters: str) -> dict:
+    """Train on pairs and return the best record of dev."""
     for side, language in enumerate(('en', 'fr')):
         text = ''.join(pair[side] + '\n' for pair in pairs)
         (output / f'{name}.{language}').write_text(text, encoding='utf-8')
@@ -87,7 +87,7 @@ def dev_bleu(name: str, folder: Path, pairs: list[Pair], output: Path, filters: 
             f'--config.data.{split}_target={stem}.fr',
         ]
     subprocess.run(command, check=True)
-    return json.loads((workdir / 'results.json').read_text())['best_dev']['bleu']
+    return json.loads((workdir / 'results.json').read_text())['best_dev']
 
 
 def main(folder: Path, output: Path) -> None:
@@ -108,10 +108,11 @@ def main(folder: Path, output: Path) -> None:
             filters = filters.format(scored=path if path.exists() else scored(pairs, path))
         for chosen in ('', filters):
             rows.append((name, chosen, dev_bleu(name, folder, pairs, output, chosen)))
-            table = ''.join(f'| {a} | `{b}` | {bleu:.2f} |\n' for a, b, bleu in rows)
-            (output / 'table.md').write_text(
-                '| corpus | filters | dev BLEU |\n|---|---|---|\n' + table
+            table = ''.join(
+                f'| {a} | `{b}` | {dev["loss"]:.3f} | {dev["bleu"]:.2f} |\n' for a, b, dev in rows
             )
+            head = '| corpus | filters | dev loss | dev BLEU |\n|---|---|---|---|\n'
+            (output / 'table.md').write_text(head + table)
 
 
 if __name__ == '__main__':

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger('transformer_jax')
 _PACKAGES = ('starlette', 'uvicorn', 'prometheus_client', 'python_multipart', 'babel', 'sentencex')
 _GRACE = 8  # seconds in which requests that are being answered may end
+_MOST_CONNECTIONS = 1000
 _POLL = 0.05  # seconds
 
 
@@ -140,6 +141,7 @@ async def _serve(server: 'Server', flags: Any) -> None:
         server_header=False,
         timeout_graceful_shutdown=_GRACE,
         proxy_headers=False,
+        limit_concurrency=_MOST_CONNECTIONS,
     )
     http = _http_server(config)
     try:

@@ -5,6 +5,7 @@ import pytest
 from fake_translator import FakeTranslator
 from starlette.testclient import TestClient
 
+from transformer_jax.serving import app
 from transformer_jax.serving.access import Access, _digest
 from transformer_jax.serving.app import Server
 from transformer_jax.serving.batcher import Batcher
@@ -46,6 +47,29 @@ def wait_for(translator):
     deadline = time.monotonic() + 10
     while not translator.batches and time.monotonic() < deadline:
         time.sleep(0.001)
+
+
+def raw_request(client, *messages):
+    """Send a request whose body comes in these messages; return the status of the answer."""
+    coming, sent = list(messages), []
+
+    async def receive():
+        if not coming:
+            await asyncio.sleep(10)
+        return coming.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        'type': 'http',
+        'method': 'POST',
+        'path': '/translate',
+        'headers': [(b'content-type', b'application/json')],
+        'query_string': b'',
+    }
+    asyncio.run(client.app(scope, receive, send))
+    return sent[0]['status']
 
 
 def asked(client, **fields):
@@ -205,30 +229,19 @@ def test_a_client_that_goes_away_stops_costing(serving, translators):
     translator.gate.clear()
     client.batcher.submit(('en', 'fr'), ['first'])
     wait_for(translator)
-    messages = iter(
-        [
-            {'type': 'http.request', 'body': b'{"q": "gone", "source": "en", "target": "fr"}'},
-            {'type': 'http.disconnect'},
-        ]
-    )
-
-    async def receive():
-        return next(messages, {'type': 'http.disconnect'})
-
-    async def send(message):
-        pass
-
-    scope = {
-        'type': 'http',
-        'method': 'POST',
-        'path': '/translate',
-        'headers': [(b'content-type', b'application/json')],
-        'query_string': b'',
-    }
-    asyncio.run(client.app(scope, receive, send))
+    body = b'{"q": "gone", "source": "en", "target": "fr"}'
+    whole = {'type': 'http.request', 'body': body}
+    assert raw_request(client, whole, {'type': 'http.disconnect'}) == 499
     translator.gate.set()
     assert asked(client, q='next')[0] == 200
     assert ['gone'] not in translator.batches
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(serving, monkeypatch):
+    monkeypatch.setattr(app, '_BODY_SECONDS', 0.1)
+    half = {'type': 'http.request', 'body': b'{"q":', 'more_body': True}
+    assert raw_request(serving(), half) == 408
+    assert raw_request(serving(), half, {'type': 'http.disconnect'}) == 499
 
 
 def test_metrics_count(serving):

@@ -287,7 +287,9 @@ def test_a_release_in_a_bucket_is_a_model(server, release):
 
 
 def test_s3_gives_data_and_takes_and_gives_releases(release, monkeypatch, tmp_path):
-    moto = pytest.importorskip('moto.server', reason="S3's emulator is not installed")
+    moto = pytest.importorskip(
+        'moto.server', reason='moto[s3], flask and flask-cors are not installed'
+    )
     server = moto.ThreadedMotoServer('127.0.0.1', 0)
     server.start()
     monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://{}:{}'.format(*server.get_host_and_port()))

@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer_jax.errors import UserError
+from transformer_jax.inference.segments import SegmentedText
 from transformer_jax.serving.access import Access
 from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
 from transformer_jax.serving.languages import Detected, Languages, Pair
@@ -31,6 +33,7 @@ from transformer_jax.serving.requests import (
 )
 from transformer_jax.serving.texts import TextSplitter, joined
 
+_BODY_SECONDS = 30
 _POLL = 0.25  # seconds between two looks whether a client is still there
 
 
@@ -102,7 +105,15 @@ class Server:
 
     async def _fields(self, request: Request) -> dict[str, Any]:
         """Return the fields of a request that may be answered."""
-        fields = await read_body(request, self.limits.body)
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                fields = await read_body(request, self.limits.body)
+        except TimeoutError:
+            raise Invalid(
+                f'the body took more than {_BODY_SECONDS} seconds: send it faster.', 408
+            ) from None
+        except ClientDisconnect:
+            raise HTTPException(499, 'the client has gone away.') from None
         key = api_key(fields, request)
         if not self.access.is_known(key):
             raise Invalid('api_key is missing or not known: ask who runs this server for one.', 403)
@@ -122,7 +133,9 @@ class Server:
         self.metrics.characters.inc(sum(map(len, asked.texts)))
         detected = [None] * len(asked.texts)
         if asked.source == 'auto':
-            detected = [self._detected(text, asked.target) for text in asked.texts]
+            detected = await run_in_threadpool(
+                lambda: [self._detected(text, asked.target) for text in asked.texts]
+            )
         found = await self._translations(request, asked, detected)
         answer = {'translatedText': [outputs[0] for outputs in found]}
         if asked.source == 'auto':
@@ -137,22 +150,26 @@ class Server:
         self, request: Request, asked: TranslateRequest, detected: Sequence[Detected | None]
     ) -> list[list[str]]:
         """Return the translations of each text, the best first."""
-        by_pair: dict[Pair, list[int]] = {}
+        places: dict[Pair, list[int]] = {}
         found = [[text] for text in asked.texts]  # a text in the target language stays as it is
         for k, one in enumerate(detected):
             source = asked.source if one is None else one.language
             if source != asked.target or one is None:
-                by_pair.setdefault((source, asked.target), []).append(k)
+                places.setdefault((source, asked.target), []).append(k)
         jobs: list[Job] = []
-        parts = {}
-        try:
-            for pair, places in by_pair.items():
-                parts[pair] = [self._splitters[pair](asked.texts[k]) for k in places]
+        parts: dict[Pair, list[SegmentedText]] = {}
+
+        def submit() -> None:
+            for pair, of_pair in places.items():
+                parts[pair] = [self._splitters[pair](asked.texts[k]) for k in of_pair]
                 sentences = [segment for text in parts[pair] for segment in text.segments]
                 jobs.append(self.batcher.submit(pair, sentences, 1 + asked.alternatives))
-            for (pair, places), job in zip(by_pair.items(), jobs, strict=True):
+
+        try:
+            await run_in_threadpool(submit)  # long texts must not keep others waiting
+            for (pair, of_pair), job in zip(places.items(), jobs, strict=True):
                 outputs = iter(await _answer(job, request))
-                for k, text in zip(places, parts[pair], strict=True):
+                for k, text in zip(of_pair, parts[pair], strict=True):
                     found[k] = joined(text, [next(outputs) for _ in text.segments])
         except QueueFull:
             raise HTTPException(

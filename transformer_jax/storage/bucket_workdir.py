@@ -8,7 +8,6 @@ on another machine begins as a copy of them.
 import contextlib
 import functools
 import glob
-import logging
 import os
 import re
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from transformer_jax.storage.buckets import failures_to_reach, file_system, loca
 from transformer_jax.storage.files import temporary_folder
 from transformer_jax.storage.workdir import UNWRITABLE, WRITTEN, Workdir
 
-_logger = logging.getLogger('transformer_jax')
 # By it Orbax knows a complete checkpoint in a bucket.
 COMMITTED = 'commit_success.txt'
 _WEIGHTS = 'model.safetensors'
