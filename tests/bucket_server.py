@@ -28,6 +28,8 @@ from gcp_storage_emulator.handlers import buckets
 from gcp_storage_emulator.storage import Storage
 
 BUCKET = 'test-bucket'
+# Before gcsfs is imported: it would ask Google for the kind of each bucket.
+os.environ['GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT'] = 'false'
 
 
 class BucketServer:

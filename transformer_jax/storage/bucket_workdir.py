@@ -16,7 +16,7 @@ from typing import Any
 
 from transformer_jax.errors import UserError, first_line, in_bucket
 from transformer_jax.storage.bucket_lock import BucketLock
-from transformer_jax.storage.buckets import failures_to_reach, file_system, local_folder
+from transformer_jax.storage.buckets import check_url, failures_to_reach, file_system, local_folder
 from transformer_jax.storage.files import temporary_folder
 from transformer_jax.storage.workdir import UNWRITABLE, WRITTEN, Workdir
 
@@ -49,11 +49,15 @@ class BucketWorkdir(Workdir):
     """
 
     def __init__(self, url: str, field: str):
-        self._files = file_system(url, field)
+        check_url(url, field)
         self.url = url.rstrip('/')
         self.field = field
         self._lock: BucketLock | None = None
         self._published: dict[Path, tuple[int, int]] = {}
+
+    @functools.cached_property
+    def _files(self) -> Any:
+        return file_system(self.url, self.field)
 
     @property
     def place(self) -> str:

@@ -35,15 +35,12 @@ _OF_THIS_MACHINE = (*CANNOT_WRITE, errno.ENAMETOOLONG)
 _MAGIC = re.compile(r'[*?\[]')
 
 
-def file_system(url: str, field: str) -> Any:
-    """Return the fsspec file system of a URL.
+def check_url(url: str, field: str) -> None:
+    """Raise UserError if a URL names nothing in a bucket, or a package is missing.
 
     Args:
       url: what the user gave.
       field: the name of its flag or config field, for messages.
-
-    Raises:
-      UserError: if the URL names no bucket, or a package is missing.
     """
     scheme, _, path = url.partition('://')
     bucket, *parts = path.rstrip('/').split('/')
@@ -58,13 +55,27 @@ def file_system(url: str, field: str) -> Any:
     package, extra = _PACKAGES[scheme]
     if importlib.util.find_spec(package) is None:
         raise UserError(f"{field}={url!r} needs a package: pip install 'transformer_jax[{extra}]'.")
+
+
+def file_system(url: str, field: str) -> Any:
+    """Return the fsspec file system of a URL, which asks for credentials.
+
+    Args:
+      url: what the user gave.
+      field: the name of its flag or config field, for messages.
+
+    Raises:
+      UserError: as `check_url`, or if there are no credentials.
+    """
+    check_url(url, field)
     # Otherwise gcsfs asks for the kind of a bucket at each call, which needs more permissions.
     os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
     import fsspec
 
     logging.getLogger('gcsfs').setLevel(logging.CRITICAL)  # it logs traces of what it raises
     # Another process may write there, and a remembered listing would not show it.
-    return fsspec.filesystem(scheme, use_listings_cache=False)
+    with failures_to_reach(url, field):
+        return fsspec.filesystem(url.partition(':')[0], use_listings_cache=False)
 
 
 @contextlib.contextmanager
