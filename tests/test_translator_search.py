@@ -19,11 +19,8 @@ pytestmark = pytest.mark.usefixtures('programs_kept')
 PREFIXES = ['Le', '', 'Où est', '', 'Un chien']
 OPTIONS = [
     {'length_norm': 'power', 'length_penalty': 1.0},
-    {'length_norm': 'none'},
     {'coverage_penalty': 0.4},
-    {'min_length': 9},
-    {'no_repeat_ngram': 1},
-    {'suppress_tokens': '▁le ▁la .'},
+    {'min_length': 9, 'no_repeat_ngram': 1, 'suppress_tokens': '▁le ▁la .'},
     {'prefixes': PREFIXES},
     {'sampling': Sampling(temperature=0.7, seed=5), 'no_repeat_ngram': 2},
     {'n_best': 4, 'mbr': 'chrf'},
