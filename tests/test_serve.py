@@ -27,8 +27,8 @@ def test_a_missing_package_is_named(run_command, monkeypatch):
     [
         ('--port=70000', '--port=70000 must be from 0 to 65,535.'),
         ('--max_characters=0', '--max_characters=0 must be from 1 to 1,000,000,000.'),
-        ('--company_ms=-1', '--company_ms=-1.0 must be from 0 to 10,000.'),
-        ('--company_ms=nan', '--company_ms=nan must be from 0 to 10,000.'),
+        ('--batch_timeout_ms=-1', '--batch_timeout_ms=-1.0 must be from 0 to 10,000.'),
+        ('--batch_timeout_ms=nan', '--batch_timeout_ms=nan must be from 0 to 10,000.'),
         ('--api_keys=absent', "--api_keys='absent' cannot be read"),
         ('--workdir=absent', "workdir='absent' holds no trained model"),
     ],

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import importlib.util
-import logging
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 if TYPE_CHECKING:
     from transformer_jax.serving.app import Server
 
-_logger = logging.getLogger('transformer_jax')
 _PACKAGES = ('starlette', 'uvicorn', 'prometheus_client', 'python_multipart', 'babel', 'sentencex')
 _GRACE = 8  # seconds in which requests that are being answered may end
 _MOST_CONNECTIONS = 1000
@@ -74,7 +72,7 @@ def _parser() -> command_line.Parser:
     ):
         parser.add_argument(f'--{name}', type=int, default=default, help=f'{what} ({default:,})')
     parser.add_argument(
-        '--company_ms',
+        '--batch_timeout_ms',
         type=float,
         default=5.0,
         help='milliseconds that a sentence waits for others if the device is idle (5)',
@@ -112,7 +110,7 @@ def _server(flags: Any) -> 'Server':
     batcher = Batcher(
         translators,
         most_waiting=flags.max_waiting,
-        company=flags.company_ms / 1000,
+        batch_timeout=flags.batch_timeout_ms / 1000,
         observe=metrics.observe_batch,
     )
     limits = Limits(flags.max_body, flags.max_characters, flags.max_texts, flags.max_alternatives)

@@ -21,7 +21,7 @@ def started(translator):
     batchers = []
 
     def start(**options):
-        batcher = Batcher({PAIR: translator}, company=0.0, **options)
+        batcher = Batcher({PAIR: translator}, batch_timeout=0.0, **options)
         batchers.append(batcher)
         batcher.start()
         translator.gate.clear()

@@ -17,10 +17,7 @@ from transformer_jax.checkpointing.checksums import Mismatch, check, checksums
 from transformer_jax.checkpointing.retention import LatestAndBest
 from transformer_jax.errors import UserError, first_line, in_bucket
 from transformer_jax.runtime import processes
-from transformer_jax.storage.buckets import (
-    json_files_in_bucket,
-    move_folder,
-)
+from transformer_jax.storage.buckets import json_files_in_bucket, move_folder
 
 _logger = logging.getLogger('transformer_jax')
 # Errors that mean "out of reach", not "damaged"; the last two are tensorstore's.
@@ -32,7 +29,6 @@ _OUT_OF_REACH = (
     'PERMISSION_DENIED',
     'RESOURCE_EXHAUSTED',
 )
-
 
 # A bucket has many errors of its network and its servers, so here damage is what has a name.
 _DAMAGE = (Mismatch, FileNotFoundError, KeyError, json.JSONDecodeError)

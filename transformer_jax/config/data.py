@@ -28,8 +28,8 @@ class DataConfig:
         source_language, for paraphrases or corrections.
       train_source: with corpus 'files', the text file of training sources, one sentence a line; or
         one TSV, CSV or JSON-lines table of both sides. A name may end in .gz or .xz, and may be a
-        pattern of many files, 'web/*.tsv.gz'. Files may lie in a
-        bucket (gs:// or s3://). With corpus 'trees', the file of training trees.
+        pattern of many files, 'web/*.tsv.gz'. Files may lie in a bucket (gs:// or s3://). With
+        corpus 'trees', the file of training trees.
       tree_tags: with corpus 'trees', whether the model also writes the part of speech of each word.
       train_target: with corpus 'files', the text file of training targets; its line n translates
         line n of train_source. Empty if train_source is a table.

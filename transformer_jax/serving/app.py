@@ -233,7 +233,6 @@ async def _answer(job: Job, request: Request) -> list[list[Any]]:
     results = asyncio.wrap_future(job.results)
     while not (await asyncio.wait([results], timeout=_POLL))[0]:
         if await request.is_disconnected():
-            job.cancel()
             raise HTTPException(499, 'the client has gone away.')
     return results.result()
 

@@ -35,8 +35,8 @@ class Job:
       results: a future of the outputs of each sentence, the best first.
     """
 
-    def __init__(self, pair: Pair, sentences: Sequence[str], n_best: int):
-        self.pair, self.n_best = pair, n_best
+    def __init__(self, sentences: Sequence[str], n_best: int):
+        self.n_best = n_best
         self.results: Future[list[list[Translation]]] = Future()
         self._outputs: list[list[Translation]] = [[] for _ in sentences]
         self._missing = len(sentences)
@@ -79,7 +79,6 @@ class Batcher:
 
     Attributes:
       translators: by pair of languages.
-      tokens: the most tokens of a sentence, EOS included.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class Batcher:
         translators: Mapping[Pair, Translator],
         *,
         most_waiting: int = 4096,
-        company: float = 0.005,
+        batch_timeout: float = 0.005,
         observe: Callable[[int, int], None] = lambda sentences, tokens: None,
     ):
         """Start no thread yet.
@@ -95,14 +94,17 @@ class Batcher:
         Args:
           translators: by pair of languages.
           most_waiting: number of sentences that may wait.
-          company: seconds that a sentence waits for others if the device is idle; as long as more
-            come, up to eight times that.
+          batch_timeout: seconds that a sentence waits for others if the device is idle; as long as
+            more come, up to eight times that.
           observe: is called with the sentences and the output tokens of each batch.
         """
         self.translators = translators
-        self._most_waiting, self._company, self._observe = most_waiting, company, observe
+        self._most_waiting, self._observe = most_waiting, observe
+        self._batch_timeout = batch_timeout
         # By what a batch shares: the pair, and the length to which its sentences are padded.
-        self._queues: dict[tuple[Pair, int], list[_Waiting]] = {}
+        self._queues: dict[tuple[Pair, int], list[_Waiting]] = {
+            (pair, length): [] for pair in translators for length in LENGTHS
+        }
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._ending = False
@@ -139,7 +141,7 @@ class Batcher:
         Raises:
           QueueFull: if too many sentences wait.
         """
-        job = Job(pair, sentences, n_best)
+        job = Job(sentences, n_best)
         if not sentences:
             job.results.set_result([])
             return job
@@ -153,7 +155,7 @@ class Batcher:
                 length = next(n for n in LENGTHS if n >= len(ids))
                 due = now + place * _SPACING
                 item = _Waiting(due, next(self._numbers), job, place, text)
-                heapq.heappush(self._queues.setdefault((pair, length), []), item)
+                heapq.heappush(self._queues[pair, length], item)
             self._changed.notify_all()
         return job
 
@@ -179,7 +181,7 @@ class Batcher:
         """Wait until no sentence has come for a while, but not much longer than that."""
         for _ in range(_WAITS):
             before = self.waiting()
-            self._changed.wait_for(lambda: self.waiting() >= _ROWS[-1], self._company)
+            self._changed.wait_for(lambda: self.waiting() >= _ROWS[-1], self._batch_timeout)
             if self.waiting() == before or self.waiting() >= _ROWS[-1]:
                 return
 

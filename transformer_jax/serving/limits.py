@@ -35,7 +35,7 @@ def check_flags(flags: Any) -> None:
         ('max_alternatives', 0, 1000),
         ('max_body', 1, _MOST),
         ('max_waiting', 1, _MOST),
-        ('company_ms', 0, 10_000),
+        ('batch_timeout_ms', 0, 10_000),
     ):
         value = getattr(flags, name)
         if not least <= value <= most:

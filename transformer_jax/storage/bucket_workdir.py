@@ -179,29 +179,13 @@ class BucketWorkdir(Workdir):
                     self._files.put_file(str(path), f'{self.url}/{name.as_posix()}')
                 self._published[path] = signature
 
-    @contextlib.contextmanager
-    def failures_to_write(
-        self, kept: str = '; it resumes from the last checkpoint, and all checkpoints are kept'
-    ) -> Iterator[None]:
-        """A context that raises UserError if the bucket cannot be reached any more.
-
-        Args:
-          kept: the end of the message, about what is not lost.
-        """
-        try:
-            with super().failures_to_write(kept):
-                yield
-        except UserError:
-            raise
-        except Exception as error:
-            bucket = self.url.partition('://')[2].partition('/')[0] + '/'
-            packages = {one.__module__.partition('.')[0] for one in type(error).__mro__}
-            if packages.isdisjoint(_CLIENTS) and bucket not in str(error):
-                raise
-            raise UserError(
-                f'{self} cannot be written any more ({type(error).__name__}: {first_line(error)}): '
-                f'restore access, then run the same command again{kept}.'
-            ) from error
+    def _why_not_written(self, error: Exception) -> str | None:
+        """Return the reason if the disk or the bucket cannot be written, otherwise None."""
+        bucket = self.url.partition('://')[2].partition('/')[0] + '/'
+        packages = {one.__module__.partition('.')[0] for one in type(error).__mro__}
+        if packages.isdisjoint(_CLIENTS) and bucket not in str(error):
+            return super()._why_not_written(error)
+        return f'{type(error).__name__}: {first_line(error)}'
 
 
 def _signature(path: Path) -> tuple[int, int]:

@@ -282,15 +282,19 @@ class Workdir:
         except UserError:
             raise
         except Exception as error:
-            # Libraries put the text of the system's error into errors of their own.
-            reasons = {code: os.strerror(code) for code in CANNOT_WRITE}
-            found = [r for code, r in reasons.items() if r in str(error)]
-            if not found:
+            reason = self._why_not_written(error)
+            if reason is None:
                 raise
             raise UserError(
-                f'{self} cannot be written any more ({found[0]}): free space or '
+                f'{self} cannot be written any more ({reason}): free space or '
                 f'restore access, then run the same command again{kept}.'
             ) from error
+
+    def _why_not_written(self, error: Exception) -> str | None:
+        """Return the reason if an error means that nothing can be written, otherwise None."""
+        # Libraries put the text of the system's error into errors of their own.
+        reasons = map(os.strerror, CANNOT_WRITE)
+        return next((reason for reason in reasons if reason in str(error)), None)
 
     def read_run(self) -> SavedRun | None:
         """Return the content of config.json, or None if no run has begun.
