@@ -39,6 +39,7 @@ VOCAB_SIZE = 96
 MESHES = {
     '8 x 1 x 1': MeshConfig(8, 1, 1),
     '1 x 8 x 1': MeshConfig(1, 8, 1),
+    '4 x 1 x 2': MeshConfig(4, 1, 2),
     '2 x 2 x 2': MeshConfig(2, 2, 2),
 }
 
