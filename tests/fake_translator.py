@@ -3,7 +3,10 @@
 import threading
 from types import SimpleNamespace
 
-from transformer_jax.translator import Translation
+import numpy as np
+
+from transformer_jax.errors import UserError
+from transformer_jax.translator import Attention, Translation
 
 
 class FakeTranslator:
@@ -25,13 +28,45 @@ class FakeTranslator:
     def _encode(self, texts):
         return [[7] * len(text.split()) + [1] for text in texts]
 
-    def translate(self, texts, n_best):
+    def translate(self, texts, n_best, align):
         self.batches.append(list(texts))
         assert self.gate.wait(20)
         if 'fail' in texts:
             raise ZeroDivisionError('a secret')
-        found = [[text.upper(), *(f'{text.upper()} {k}' for k in range(1, 9))] for text in texts]
-        return [
-            [Translation(text, -1.0, tuple(text.split())) for text in outputs[:n_best]]
-            for outputs in found
-        ]
+        return [[_translation(text, k, align) for k in range(n_best)] for text in texts]
+
+    def attention(self, texts):
+        self.batches.append(list(texts))
+        assert self.gate.wait(20)
+        if 'fail' in texts:
+            raise ZeroDivisionError('a secret')
+        if 'refused' in texts:
+            raise UserError('attention is that of one model.')
+        return [_attention(text) for text in texts]
+
+
+def _attention(text):
+    words = (*text.split(), '</s>')
+    weights = np.full((1, 2, len(words), len(words)), 1 / len(words), np.float32)
+    return Attention(
+        source=words,
+        inputs=('<start>', *words[:-1]),
+        target=words,
+        encoder=weights,
+        decoder=weights,
+        cross=weights,
+        log_probs=np.zeros(len(words), np.float32),
+        top=(((words[0], 1.0),),) * len(words),
+        source_words=(*range(len(words) - 1), None),
+        target_words=(*range(len(words) - 1), None),
+        text=text,
+        output=text.upper(),
+    )
+
+
+def _translation(text, number, align):
+    """Return an output: the best one has no number behind it."""
+    words = text.upper().split() + [str(number)] * (number > 0)
+    output = text.upper() + f' {number}' * (number > 0)
+    alignment = tuple((k, k) for k in range(len(text.split()))) if align else None
+    return Translation(output, -1.0, tuple(words), alignment=alignment)

@@ -74,6 +74,8 @@ def test_a_server_answers_and_ends_as_asked(workdir, translator):
         for length in (1, 9, 40, 120):
             many = [' '.join(['cat'] * length)] * count
             ask('/translate', {**fields, 'q': many})
+        ask('/translate', {**fields, 'q': f'<b>{many[0]}</b>', 'format': 'html', 'alternatives': 3})
+        assert '<!DOCTYPE html>' in ask('/attention', {**fields, 'q': '. '.join(many)})
     metrics = ask('/metrics')
     assert 'translate_compilations_total 0.0' in metrics.splitlines()
     second = subprocess.run(

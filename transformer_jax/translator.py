@@ -53,6 +53,7 @@ class Translator:
       config: config of the run that trained the model; of an ensemble, the first model's.
       vocabulary: vocabularies of both sides.
       network: the models, on their devices.
+      segments: translates lines and sentences.
       search: decoder of token ids.
       scorer: scores pairs of texts; `score` calls it.
       steps: steps of the checkpoints that were averaged; empty if parameters were given. Of an
@@ -92,8 +93,8 @@ class Translator:
         self._configs = [config, *(one.config for one in others)]
         models = [(config.model, params), *((one.config.model, one.params) for one in others)]
         self.network = Network(models, vocabulary.sizes, mesh, ensemble)
-        self._segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
-        self.search = self._segments.decoder
+        self.segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
+        self.search = self.segments.decoder
         self.scorer = Scorer(self.network, vocabulary)
         self.steps = list(steps)
         self.all_steps = [self.steps, *(one.steps for one in others)]
@@ -218,7 +219,7 @@ class Translator:
             )
         ]
         request = Request(decode, n_best, sampling, mbr, align)
-        outputs = iter(self._segments(segments, request, progress))
+        outputs = iter(self.segments(segments, request, progress))
         return [
             join(text, list(itertools.islice(outputs, len(text.segments))), align=align)
             for text in parts
@@ -289,7 +290,7 @@ class Translator:
           UserError: if an item is no text.
         """
         decode = self.check_options(max_source_length=max_source_length)
-        return self._segments.features(as_texts(texts), decode, first_line)
+        return self.segments.features(as_texts(texts), decode, first_line)
 
     def attention(
         self, text: str | Iterable[str], target: str | Iterable[str] | None = None, **options: Any
@@ -310,7 +311,7 @@ class Translator:
         """
         one = isinstance(text, str)
         texts, targets = ([x] if one and x is not None else x for x in (text, target))
-        found = self._segments.attention(
+        found = self.segments.attention(
             as_texts(texts),
             None if targets is None else as_texts(targets, 'target'),
             progress=options.pop('progress', False),
@@ -344,7 +345,7 @@ class Translator:
         search = {name: getattr(decode, name) for name in SEARCH_FIELDS}
         for config in self._configs:
             dataclasses.replace(config, decode=dataclasses.replace(config.decode, **search))
-        self._segments.suppressed(decode)
+        self.segments.suppressed(decode)
         if type(n_best) is not int:
             raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
         if sampling is not None and not isinstance(sampling, Sampling):
@@ -371,8 +372,8 @@ class Translator:
     def check(self, texts: Iterable[str], **options: Any) -> None:
         """Raise a UserError if a device has too little memory to translate one of `texts`."""
         decode = self.check_options(**options)
-        lengths = self._segments.lengths(as_texts(texts), decode)
-        self.search.check(lengths, self._segments.search(decode))
+        lengths = self.segments.lengths(as_texts(texts), decode)
+        self.search.check(lengths, self.segments.search(decode))
 
     def prepare(
         self,
@@ -389,12 +390,9 @@ class Translator:
         Args:
           texts: texts to translate.
           lengths: numbers of tokens of further texts, EOS included.
-          n_best: as in `translate`, like the other options.
-          sampling: as in `translate`.
-          mbr: as in `translate`.
-          **options: as in `translate`.
+          n_best: as in `translate`, like `sampling`, `mbr` and the other options.
         """
         decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
-        lengths = [*lengths, *self._segments.lengths(as_texts(texts), decode)]
-        search = self._segments.search(decode, n_best=n_best, sampling=sampling)
+        lengths = [*lengths, *self.segments.lengths(as_texts(texts), decode)]
+        search = self.segments.search(decode, n_best=n_best, sampling=sampling)
         self.search.prepare(lengths, search)

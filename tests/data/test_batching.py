@@ -12,6 +12,7 @@ from transformer_jax.data.buckets import (
     Bucket,
     batches_by_length,
     make_buckets,
+    padded_lengths,
     round_length,
     rows_for,
 )
@@ -80,6 +81,19 @@ def test_batches_by_length_have_few_shapes_however_many_pairs_there_are():
         for bucket, _ in batches_by_length(np.full(count, 30), 2048)
     }
     assert shapes == {Bucket(rows, 32, 32) for rows in (8, 16, 32, 64)}
+
+
+def test_with_few_rows_the_shapes_are_known_beforehand():
+    assert padded_lengths(130) == [8, 16, 32, 64, 128, 256]
+    assert padded_lengths(130, most=100) == [8, 16, 32, 64, 100]
+    shapes = {
+        bucket
+        for count in (1, 5, 8, 20)
+        for length in range(1, 131)
+        for bucket, _ in batches_by_length(np.full(count, length), 512, None, 8)
+    }
+    alone = [next(batches_by_length(np.array([x]), 512, None, 8)) for x in padded_lengths(130)]
+    assert shapes == {batch.bucket for batch in alone}
 
 
 def test_every_pair_that_fits_appears_once_and_no_other():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from transformer_jax.inference.alignment import Aligner, pharaoh, word_alignment
+from transformer_jax.runtime.compile_counter import CompileCounter
 
 # Three source words of one piece each, then EOS; two target words, then EOS.
 SOURCE, TARGET = [0, 1, 2, None], [0, 1, None]
@@ -118,3 +119,13 @@ def test_the_words_of_a_source_that_was_cut_off_are_not_aligned(translator):
 def test_pharaoh_lists_pairs_of_source_and_target():
     assert pharaoh(((0, 0), (1, 2))) == '0-0 1-2'
     assert pharaoh(()) == ''
+
+
+def test_with_fixed_shapes_nothing_is_compiled_later(translator):
+    aligner = Aligner(translator.network, translator.vocabulary)
+    aligner.fix_shapes(12, translator.config.decode)
+    compiled = CompileCounter()
+    for count in (1, 9):
+        ids = translator.vocabulary.source.encode(['The cat sleeps.'] * count)
+        aligner(['The cat sleeps.'] * count, ids, ids, translator.config.decode)
+    assert compiled.new() == 0

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from transformer_jax.serving import app
 from transformer_jax.serving.access import Access, _digest
 from transformer_jax.serving.app import Server
-from transformer_jax.serving.batcher import Batcher
+from transformer_jax.serving.batcher import Batcher, QueueFull
 from transformer_jax.serving.limits import Limits
 from transformer_jax.serving.metrics import Metrics
 
@@ -242,6 +242,73 @@ def test_a_body_that_does_not_come_is_not_waited_for(serving, monkeypatch):
     half = {'type': 'http.request', 'body': b'{"q":', 'more_body': True}
     assert raw_request(serving(), half) == 408
     assert raw_request(serving(), half, {'type': 'http.disconnect'}) == 499
+
+
+def test_html_keeps_its_tags(serving, translators):
+    client = serving()
+    q = '<p>One <b>day</b>. Another <i>day</i></p>'
+    assert asked(client, q=q, format='html') == (
+        200,
+        {'translatedText': '<p>ONE <b>DAY</b>. ANOTHER <i>DAY</i></p>'},
+    )
+    assert translators['en', 'fr'].batches == [['One day.', 'Another day']]
+    assert asked(client, q=['<br>', '<b>a</b>'], format='html', alternatives=1)[1] == {
+        'translatedText': ['<br>', '<b>A</b>'],
+        'alternatives': [[], ['<b>A 1</b>']],
+    }
+
+
+def test_the_language_of_html_is_that_of_its_text(serving):
+    q = '<table class="le la les un une"><tr><td>This house is very old.</td></tr></table>'
+    found = asked(serving(), q=q, format='html', source='auto')[1]
+    assert found['detectedLanguage']['language'] == 'en'
+
+
+def attention(client, **fields):
+    return client.post('/attention', data={'source': 'en', 'target': 'fr'} | fields)
+
+
+def test_attention_is_a_page(serving):
+    answer = attention(serving(), q='A cat. </script>')
+    assert answer.status_code == 200
+    assert answer.headers['content-type'].startswith('text/html')
+    assert answer.text.startswith('<!DOCTYPE html>')
+    assert '"output":"A CAT."' in answer.text
+    assert '"text":"</script>"' not in answer.text
+
+
+def test_attention_that_cannot_be_shown_says_why(serving):
+    client = serving()
+    for q, status, problem in (
+        ('', 400, 'q has no sentence'),
+        ('fail', 500, 'the server failed'),
+        ('refused', 400, 'attention is that of one model.'),
+    ):
+        answer = attention(client, q=q)
+        assert answer.status_code == status
+        assert problem in answer.json()['error']
+    assert 'of one text' in attention(client, q=['a', 'b']).json()['error']
+    french = attention(client, q='Ceci est une maison.', source='auto').json()['error']
+    assert french == 'q is in fr already: choose another target.'
+    assert attention(client, q='next').status_code == 200
+
+
+def test_translations_do_not_wait_for_all_attention(serving, translators):
+    client = serving()
+    translators['en', 'fr'].gate.clear()
+    futures = [client.batcher.attention(('en', 'fr'), ['a'])]
+    wait_for(translators['en', 'fr'])
+    futures += [client.batcher.attention(('en', 'fr'), ['a']) for _ in range(16)]
+    job = client.batcher.submit(('en', 'fr'), ['b'])
+    with pytest.raises(QueueFull):
+        client.batcher.attention(('en', 'fr'), ['a'])
+    assert attention(client, q='a').status_code == 503
+    job.results.add_done_callback(lambda _: late.append(sum(x.done() for x in futures)))
+    late = []
+    translators['en', 'fr'].gate.set()
+    job.results.result(20)
+    assert late[0] <= 2
+    assert all(x.result(20) for x in futures)
 
 
 def test_metrics_count(serving):

@@ -79,8 +79,16 @@ def round_length(length: int, most: int | None = None, coarse: int = 8) -> int:
     return rounded if most is None else min(rounded, most)
 
 
+def padded_lengths(longest: int, most: int | None = None) -> list[int]:
+    """Return the lengths of the batches of `batches_by_length` for pairs of up to `longest`."""
+    found = [round_length(1, most, _COARSE)]
+    while found[-1] < min(longest, most or longest):
+        found.append(round_length(found[-1] + 1, most, _COARSE))
+    return found
+
+
 def batches_by_length(
-    lengths: np.ndarray, positions: int, most: int | None = None
+    lengths: np.ndarray, positions: int, most: int | None = None, max_rows: int | None = None
 ) -> Iterator[Batch]:
     """Yield batches of all pairs, the longest first, in few shapes that no plan has fixed.
 
@@ -90,8 +98,11 @@ def batches_by_length(
       lengths: [pairs] int, the length of the longer side of each pair.
       positions: of a batch, for each side; a pair that is longer is alone.
       most: limit of a batch's length, such as the positions of a model; None for no limit.
+      max_rows: the greatest number of rows; None for no limit. With `ROW_MULTIPLE`, the shape
+        depends on the length only.
     """
     count = max(ROW_MULTIPLE, 1 << (len(lengths) - 1).bit_length())
+    count = min(count, max_rows or count)
     order = np.argsort(-lengths, kind='stable')
     while len(order):
         length = round_length(int(lengths[order[0]]), most, _COARSE)

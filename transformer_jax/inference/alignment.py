@@ -79,6 +79,16 @@ class Aligner:
         self._vocabulary = vocabulary
         self._teacher_forcing = TeacherForcing(network)
 
+    def fix_shapes(self, longest: int, decode: DecodeConfig) -> None:
+        """Compile what pairs of up to `longest` tokens need, so that nothing is compiled later.
+
+        Args:
+          longest: tokens of a source, or of an output.
+          decode: as in `__call__`.
+        """
+        for ids in self._teacher_forcing.fix_shapes(longest):
+            _ = [*self._teacher_forcing.attention([ids], [ids], CrossAttention.of(decode))]
+
     def __call__(
         self,
         texts: Sequence[str],

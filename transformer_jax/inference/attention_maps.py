@@ -88,6 +88,11 @@ class AttentionReader:
         self._vocabulary = vocabulary
         self._teacher_forcing = TeacherForcing(network, positions=_POSITIONS)
 
+    def fix_shapes(self, longest: int) -> None:
+        """Compile what pairs of up to `longest` tokens need, so that nothing is compiled later."""
+        for ids in self._teacher_forcing.fix_shapes(longest):
+            _ = [*self._teacher_forcing.run(_maps, {}, [ids], [ids], None)]
+
     def __call__(
         self,
         texts: Sequence[str],

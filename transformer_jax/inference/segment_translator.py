@@ -63,6 +63,8 @@ class SegmentTranslator:
       network: the models.
       vocabulary: vocabularies of both sides.
       decoder: searches for token ids.
+      aligner: aligns words.
+      attention_reader: reads the attention of all layers and heads.
     """
 
     def __init__(self, network: Network, vocabulary: VocabularyPair, target_language: str):
@@ -75,8 +77,8 @@ class SegmentTranslator:
         """
         self.network, self.vocabulary = network, vocabulary
         self.decoder = BatchDecoder(network, vocabulary.eos_id)
-        self._aligner = Aligner(network, vocabulary)
-        self._attention = AttentionReader(network, vocabulary)
+        self.aligner = Aligner(network, vocabulary)
+        self.attention_reader = AttentionReader(network, vocabulary)
         self._target_language = target_language
 
     def __call__(
@@ -201,7 +203,7 @@ class SegmentTranslator:
             cut_source(source, limit, line)
             for source, line in zip(self.vocabulary.source.encode(texts), numbers, strict=True)
         ]
-        return self._attention(texts, sources, ids, numbers)
+        return self.attention_reader(texts, sources, ids, numbers)
 
     def _encode_and_cut(
         self, segments: Sequence[Segment], decode: DecodeConfig
@@ -236,7 +238,7 @@ class SegmentTranslator:
     ) -> None:
         """Give each output in `found` the alignment of its words with those of its segment."""
         places = [(k, n) for k, outputs in enumerate(found) for n in range(len(outputs))]
-        alignments = self._aligner(
+        alignments = self.aligner(
             [segments[k].code + segments[k].text for k, _ in places],
             [sentences[k] for k, _ in places],
             [found[k][n][0] for k, n in places],

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer_jax.data.buckets import batches_by_length
+from transformer_jax.data.buckets import ROW_MULTIPLE, batches_by_length, padded_lengths
 from transformer_jax.data.token_store import sentences_from
 from transformer_jax.decoding import average_predictions
 from transformer_jax.errors import UserError
@@ -35,6 +35,7 @@ class TeacherForcing:
     Attributes:
       network: the models on their devices.
       positions: tokens of a batch, for each side.
+      max_rows: the greatest number of rows of a batch; None for no limit.
     """
 
     def __init__(self, network: Network, positions: int | None = None):
@@ -47,6 +48,7 @@ class TeacherForcing:
         self.network = network
         usual = _POSITIONS.get(jax.default_backend(), _ACCELERATOR_POSITIONS)
         self.positions = usual if positions is None else positions
+        self.max_rows: int | None = None
         self._memory_check = memory.MemoryCheck(network.mesh.local_devices[0])
 
     def log_probs(
@@ -122,7 +124,7 @@ class TeacherForcing:
         lengths = np.maximum(source.lengths, target.lengths)
         most = self.network.max_sequence_length
         static = {'ensemble': self.network.ensemble, **static}
-        for (_, length, _), ids in batches_by_length(lengths, self.positions, most):
+        for (_, length, _), ids in batches_by_length(lengths, self.positions, most, self.max_rows):
             stop_if_requested()
             longest = ids[0]
             number = longest + 1 if numbers is None else numbers[longest]
@@ -135,6 +137,12 @@ class TeacherForcing:
             found = self._run_batch(program, static, batch, name)
             for row, index in enumerate(ids[ids >= 0].tolist()):
                 yield index, jax.tree.map(lambda x, row=row: x[row], found)
+
+    def fix_shapes(self, longest: int) -> list[np.ndarray]:
+        """Use few shapes from now on; return ids that need each of those up to `longest` tokens."""
+        self.max_rows = ROW_MULTIPLE
+        lengths = padded_lengths(longest, self.network.max_sequence_length)
+        return [np.ones(length, np.int32) for length in lengths]
 
     def _run_batch(
         self, program: Callable, static: dict[str, Any], batch: dict[str, np.ndarray], name: str

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from starlette.applications import Starlette
@@ -11,11 +12,15 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from transformer_jax.documents.document import Document, PlainText
+from transformer_jax.documents.html import HtmlDocument
 from transformer_jax.errors import UserError
+from transformer_jax.inference.outputs import Translation, join
 from transformer_jax.inference.segments import SegmentedText
+from transformer_jax.inspection.attention_page import attention_page
 from transformer_jax.serving.access import Access
 from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
 from transformer_jax.serving.languages import Detected, Languages, Pair
@@ -27,13 +32,15 @@ from transformer_jax.serving.requests import (
     Invalid,
     TranslateRequest,
     api_key,
+    languages_of,
     read_body,
     texts_of,
     translate_request,
 )
-from transformer_jax.serving.texts import TextSplitter, joined
+from transformer_jax.serving.texts import TextSplitter
 
 _BODY_SECONDS = 30
+_MOST_SHOWN = 8  # sentences on a page of attention
 _POLL = 0.25  # seconds between two looks whether a client is still there
 
 
@@ -65,6 +72,7 @@ class Server:
         """
         routes = {
             '/translate': ('POST', self._translate),
+            '/attention': ('POST', self._attention),
             '/detect': ('POST', self._detect),
             '/languages': ('GET', self._languages),
             '/frontend/settings': ('GET', self._settings),
@@ -131,12 +139,12 @@ class Server:
         fields = await self._fields(request)
         asked = translate_request(fields, self.limits, self.languages.pairs)
         self.metrics.characters.inc(sum(map(len, asked.texts)))
-        detected = [None] * len(asked.texts)
-        if asked.source == 'auto':
-            detected = await run_in_threadpool(
-                lambda: [self._detected(text, asked.target) for text in asked.texts]
-            )
-        found = await self._translations(request, asked, detected)
+        documents, detected = await run_in_threadpool(self._read, asked)
+        sources = [one.language if one else asked.source for one in detected]
+        n_best = 1 + asked.alternatives
+        found = await self._translations(request, documents, sources, asked.target, n_best)
+        # A text in the target language stays as it is.
+        found = [outputs or [text] for outputs, text in zip(found, asked.texts, strict=True)]
         answer = {'translatedText': [outputs[0] for outputs in found]}
         if asked.source == 'auto':
             answer['detectedLanguage'] = [one._asdict() for one in detected]
@@ -146,35 +154,46 @@ class Server:
             answer = {name: values[0] for name, values in answer.items()}
         return JSONResponse(answer)
 
+    def _read(self, asked: TranslateRequest) -> tuple[list[Document], list[Detected | None]]:
+        """Return the texts of a request as documents, and the language of each if it is asked."""
+        documents = [HtmlDocument(x) if asked.is_html else PlainText(x) for x in asked.texts]
+        if asked.source != 'auto':
+            return documents, [None] * len(documents)
+        return documents, [self._detected(' '.join(x.texts), asked.target) for x in documents]
+
     async def _translations(
-        self, request: Request, asked: TranslateRequest, detected: Sequence[Detected | None]
-    ) -> list[list[str]]:
-        """Return the translations of each text, the best first."""
+        self,
+        request: Request,
+        documents: Sequence[Document],
+        sources: Sequence[str],
+        target: str,
+        n_best: int = 1,
+    ) -> list[list[Any]]:
+        """Return the translations of each document, the best first; none for the same language."""
         places: dict[Pair, list[int]] = {}
-        found = [[text] for text in asked.texts]  # a text in the target language stays as it is
-        for k, one in enumerate(detected):
-            source = asked.source if one is None else one.language
-            if source != asked.target or one is None:
-                places.setdefault((source, asked.target), []).append(k)
+        for k, source in enumerate(sources):
+            if source != target:
+                places.setdefault((source, target), []).append(k)
+        found: list[list[Any]] = [[] for _ in documents]
+        parts: dict[int, list[SegmentedText]] = {}
         jobs: list[Job] = []
-        parts: dict[Pair, list[SegmentedText]] = {}
 
         def submit() -> None:
             for pair, of_pair in places.items():
-                parts[pair] = [self._splitters[pair](asked.texts[k]) for k in of_pair]
-                sentences = [segment for text in parts[pair] for segment in text.segments]
-                jobs.append(self.batcher.submit(pair, sentences, 1 + asked.alternatives))
+                split = self._splitters[pair]
+                parts.update((k, [split(text) for text in documents[k].texts]) for k in of_pair)
+                sentences = [s for k in of_pair for text in parts[k] for s in text.segments]
+                align = any(documents[k].needs_alignment for k in of_pair)
+                jobs.append(self.batcher.submit(pair, sentences, n_best, align))
 
         try:
             await run_in_threadpool(submit)  # long texts must not keep others waiting
-            for (pair, of_pair), job in zip(places.items(), jobs, strict=True):
-                outputs = iter(await _answer(job, request))
-                for k, text in zip(of_pair, parts[pair], strict=True):
-                    found[k] = joined(text, [next(outputs) for _ in text.segments])
+            for of_pair, job in zip(places.values(), jobs, strict=True):
+                outputs = iter(await _answer(job.results, request))
+                for k in of_pair:
+                    found[k] = await run_in_threadpool(_joined, documents[k], parts[k], outputs)
         except QueueFull:
-            raise HTTPException(
-                503, 'too many texts wait already: try again later.', {'Retry-After': '1'}
-            ) from None
+            raise _full() from None
         except UserError as error:
             raise Invalid(str(error)) from error
         finally:
@@ -187,6 +206,33 @@ class Server:
             return self.languages.source_for(text, target)
         except UserError as error:
             raise Invalid(str(error)) from None
+
+    async def _attention(self, request: Request) -> Response:
+        """Answer with a page that shows the attention for the first sentences of a text."""
+        fields = await self._fields(request)
+        texts, is_list = texts_of(fields, self.limits)
+        if is_list:
+            raise Invalid('q is a list: attention is that of one text.')
+        (text,) = texts
+        source, target = languages_of(fields, self.languages.pairs)
+        if source == 'auto':
+            source = (await run_in_threadpool(self._detected, text, target)).language
+        if source == target:
+            raise Invalid(f'q is in {target} already: choose another target.')
+        sentences = (await run_in_threadpool(self._splitters[source, target], text)).segments
+        if not sentences:
+            raise Invalid('q has no sentence: send a text.')
+        try:
+            future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN])
+            found = await _answer(future, request)
+        except QueueFull:
+            raise _full() from None
+        except UserError as error:
+            raise Invalid(str(error)) from error
+        page = await run_in_threadpool(
+            attention_page, found, f'Attention from {source} to {target}'
+        )
+        return HTMLResponse(page, headers={'Content-Security-Policy': "frame-ancestors 'self'"})
 
     async def _detect(self, request: Request) -> Response:
         fields = await self._fields(request)
@@ -228,13 +274,35 @@ class Server:
         return JSONResponse(document(self.languages.pairs, self.limits))
 
 
-async def _answer(job: Job, request: Request) -> list[list[Any]]:
-    """Wait for a job as long as its client does."""
-    results = asyncio.wrap_future(job.results)
+def _joined(
+    document: Document, parts: Sequence[SegmentedText], outputs: Iterator[list[Translation]]
+) -> list[Any]:
+    """Return the translations of a document, the best first.
+
+    Args:
+      document: the document.
+      parts: the sentences of each of its texts.
+      outputs: those of each sentence.
+    """
+    align = document.needs_alignment
+    texts = [join(text, [next(outputs) for _ in text.segments], align=align) for text in parts]
+    return [
+        document.translated([of_text[min(n, len(of_text) - 1)] for of_text in texts])
+        for n in range(max(map(len, texts), default=1))
+    ]
+
+
+async def _answer(future: Future[Any], request: Request) -> Any:
+    """Wait for a result as long as the client does."""
+    results = asyncio.wrap_future(future)
     while not (await asyncio.wait([results], timeout=_POLL))[0]:
         if await request.is_disconnected():
             raise HTTPException(499, 'the client has gone away.')
     return results.result()
+
+
+def _full() -> HTTPException:
+    return HTTPException(503, 'too many texts wait already: try again later.', {'Retry-After': '1'})
 
 
 async def _error(request: Request, error: HTTPException) -> Response:

@@ -1,5 +1,6 @@
 """Puts sentences of many requests together into batches, which one thread translates."""
 
+import collections
 import contextlib
 import heapq
 import itertools
@@ -12,13 +13,14 @@ from typing import Any, NamedTuple
 
 from transformer_jax.errors import UserError
 from transformer_jax.serving.languages import Pair
-from transformer_jax.translator import Translation, Translator
+from transformer_jax.translator import Attention, Translation, Translator
 
 _logger = logging.getLogger('transformer_jax')
 # Tokens to which sentences are padded: few programs are compiled, all before the first request.
 LENGTHS = (16, 32, 64, 128)
 _ROWS = (1, 4, 16, 64)
 _WAITS = 8
+_MOST_CALLS = 16
 # The sentences of a long text are due one after the other, so that a short text need not wait for
 # all of them. This is about the time that a sentence takes in a full batch.
 _SPACING = 0.01  # seconds
@@ -35,8 +37,8 @@ class Job:
       results: a future of the outputs of each sentence, the best first.
     """
 
-    def __init__(self, sentences: Sequence[str], n_best: int):
-        self.n_best = n_best
+    def __init__(self, sentences: Sequence[str], n_best: int, align: bool):
+        self.n_best, self.align = n_best, align
         self.results: Future[list[list[Translation]]] = Future()
         self._outputs: list[list[Translation]] = [[] for _ in sentences]
         self._missing = len(sentences)
@@ -105,6 +107,7 @@ class Batcher:
         self._queues: dict[tuple[Pair, int], list[_Waiting]] = {
             (pair, length): [] for pair in translators for length in LENGTHS
         }
+        self._calls: collections.deque[tuple[Future, Callable[[], Any]]] = collections.deque()
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._ending = False
@@ -118,6 +121,10 @@ class Batcher:
             for length in LENGTHS:
                 for rows in _ROWS:
                     translator.prepare(lengths=[length] * rows)
+            decode = translator.config.decode
+            longest = translator.search.output_limit(LENGTHS[-1], decode)
+            translator.segments.aligner.fix_shapes(longest, decode)
+            translator.segments.attention_reader.fix_shapes(longest)
 
     def start(self) -> None:
         """Start the thread."""
@@ -130,18 +137,21 @@ class Batcher:
             self._changed.notify_all()
         self._thread.join()
 
-    def submit(self, pair: Pair, sentences: Sequence[str], n_best: int = 1) -> Job:
+    def submit(
+        self, pair: Pair, sentences: Sequence[str], n_best: int = 1, align: bool = False
+    ) -> Job:
         """Queue sentences.
 
         Args:
           pair: source and target language, one of `translators`.
           sentences: none empty, none of more than `LENGTHS[-1]` tokens.
           n_best: number of outputs of each.
+          align: whether the outputs have alignments.
 
         Raises:
           QueueFull: if too many sentences wait.
         """
-        job = Job(sentences, n_best)
+        job = Job(sentences, n_best, align)
         if not sentences:
             job.results.set_result([])
             return job
@@ -159,6 +169,24 @@ class Batcher:
             self._changed.notify_all()
         return job
 
+    def attention(self, pair: Pair, sentences: Sequence[str]) -> Future[list[Attention]]:
+        """Return a future of the attention of some sentences and their best outputs.
+
+        Args:
+          pair: as for `submit`.
+          sentences: as for `submit`.
+
+        Raises:
+          QueueFull: if too many requests for attention wait.
+        """
+        future: Future[list[Attention]] = Future()
+        with self._changed:
+            if len(self._calls) >= _MOST_CALLS:
+                raise QueueFull
+            self._calls.append((future, lambda: self.translators[pair].attention(sentences)))
+            self._changed.notify_all()
+        return future
+
     def waiting(self) -> int:
         """Return the number of sentences that wait, those included that nobody waits for."""
         return sum(map(len, self._queues.values()))
@@ -167,15 +195,20 @@ class Batcher:
         while True:
             with self._changed:
                 idle = not self.waiting()
-                while not self.waiting():
+                while not self.waiting() and not self._calls:
                     if self._ending:
                         return
                     self._changed.wait()
-                if idle:
-                    self._wait_for_company()
-                pair, items = self._batch()
+                call = self._calls.popleft() if self._calls else None
+                items = list[_Waiting]()
+                if self.waiting():
+                    if idle:
+                        self._wait_for_company()
+                    pair, items = self._batch()
             if items:
                 self._translate(pair, items)
+            if call is not None:
+                _answer_call(*call)
 
     def _wait_for_company(self) -> None:
         """Wait until no sentence has come for a while, but not much longer than that."""
@@ -209,10 +242,11 @@ class Batcher:
         return self._queues[key][0].due
 
     def _translate(self, pair: Pair, items: list[_Waiting]) -> None:
-        n_best = max(item.job.n_best for item in items)
         try:
             found: list[Any] = self.translators[pair].translate(
-                [item.text for item in items], n_best=n_best
+                [item.text for item in items],
+                n_best=max(item.job.n_best for item in items),
+                align=any(item.job.align for item in items),
             )
         except Exception as error:  # the server has to live on
             if not isinstance(error, UserError):
@@ -224,3 +258,14 @@ class Batcher:
         self._observe(len(items), tokens)
         for item, outputs in zip(items, found, strict=True):
             item.job.take(item.place, outputs)
+
+
+def _answer_call(future: Future[Any], function: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except Exception as error:  # the server has to live on
+        if not isinstance(error, UserError):
+            _logger.exception('A request for attention failed.')
+        future.set_exception(error)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from transformer_jax.errors import is_utf8, shown
 from transformer_jax.serving.limits import Limits
 
-FORMATS = ('text',)
+FORMATS = ('text', 'html')
 
 
 class Invalid(HTTPException):
@@ -30,6 +30,7 @@ class TranslateRequest:
       is_list: whether they came as a list, so that the answer has lists.
       source: code of their language, or 'auto'.
       target: code of the language to translate to.
+      is_html: whether the texts are HTML.
       alternatives: number of further translations of each text.
     """
 
@@ -37,6 +38,7 @@ class TranslateRequest:
     is_list: bool
     source: str
     target: str
+    is_html: bool
     alternatives: int
 
 
@@ -117,6 +119,30 @@ def translate_request(
       Invalid: if a field is missing or not possible.
     """
     texts, is_list = texts_of(fields, limits)
+    source, target = languages_of(fields, pairs)
+    kind = fields.get('format', 'text') or 'text'
+    if kind not in FORMATS:
+        raise Invalid(f'format={shown(kind)} is not supported: {_choice(FORMATS)}.')
+    alternatives = fields.get('alternatives', 0)
+    if isinstance(alternatives, str) and alternatives.isdecimal() and len(alternatives) < 9:
+        alternatives = int(alternatives)  # of a form
+    if type(alternatives) is not int or not 0 <= alternatives <= limits.alternatives:
+        raise Invalid(
+            f'alternatives={shown(alternatives)} must be from 0 to {limits.alternatives}.'
+        )
+    return TranslateRequest(texts, is_list, source, target, kind == 'html', alternatives)
+
+
+def languages_of(fields: dict[str, Any], pairs: Collection[tuple[str, str]]) -> tuple[str, str]:
+    """Return 'source', which may be 'auto', and 'target'.
+
+    Args:
+      fields: of a body.
+      pairs: the languages that are translated.
+
+    Raises:
+      Invalid: if there is no such pair.
+    """
     source, target = (_code(fields, name) for name in ('source', 'target'))
     sources, targets = ({pair[k] for pair in pairs} for k in (0, 1))
     if target not in targets:
@@ -129,17 +155,7 @@ def translate_request(
             f'source={shown(source)} is not translated to target={shown(target)}: '
             f'{_choice(possible)}.'
         )
-    kind = fields.get('format', 'text') or 'text'
-    if kind not in FORMATS:
-        raise Invalid(f'format={shown(kind)} is not supported: {_choice(FORMATS)}.')
-    alternatives = fields.get('alternatives', 0)
-    if isinstance(alternatives, str) and alternatives.isdecimal() and len(alternatives) < 9:
-        alternatives = int(alternatives)  # of a form
-    if type(alternatives) is not int or not 0 <= alternatives <= limits.alternatives:
-        raise Invalid(
-            f'alternatives={shown(alternatives)} must be from 0 to {limits.alternatives}.'
-        )
-    return TranslateRequest(texts, is_list, source, target, alternatives)
+    return source, target
 
 
 def api_key(fields: dict[str, Any], request: Request) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from transformer_jax.inference.outputs import Translation, join
 from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_text
 
 
@@ -64,8 +63,3 @@ class TextSplitter:
 class _Part(NamedTuple):
     text: str
     after: str
-
-
-def joined(text: SegmentedText, outputs: list[list[Translation]]) -> list[str]:
-    """Return the translations of a whole text, the best first."""
-    return [one.text for one in join(text, outputs, align=False)]

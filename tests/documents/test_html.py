@@ -1,0 +1,138 @@
+import time
+
+import pytest
+
+from transformer_jax.documents.html import HtmlDocument
+from transformer_jax.inference.outputs import Translation
+
+
+def upper(text, order):
+    """Return a translation: words in upper case, in this order."""
+    words = text.split()
+    alignment = tuple((source, target) for target, source in enumerate(order))
+    return Translation(' '.join(words[k].upper() for k in order), 0.0, (), alignment=alignment)
+
+
+def reversed_words(source):
+    found = HtmlDocument(source)
+    return found.translated([upper(x, range(len(x.split()))[::-1]) for x in found.texts])
+
+
+@pytest.mark.parametrize(
+    'source',
+    [
+        '',
+        'a',
+        '<!DOCTYPE html>\n<html lang="en"><head><title>T</title></head><body>a <!-- c --> b</body>',
+        '<p class="x">a <b>b</b>, <i><u>c</u> d</i>!</p>\n\n<p>e</p>',
+        'a <img src="x"> b<br/>c<wbr>',
+        '<b>a<p>b</b> c</p>',
+        '<ul><li>a</li>\n <li>b <a href="?x=1&amp;y=2">c</a></li></ul>',
+        '<i class="icon"></i> a',
+        'a<sup>2</sup> b',
+        '<p>&lt;b&gt; &amp; c</p>',
+        'a </b> b',
+        '<b>never closed',
+        '<?php x ?> a <![CDATA[x]]> b',
+        '<span translate="no">a <span>b</span></span> c',
+        'CO<sub>2</sub>, a<sup>2</sup>',
+    ],
+)
+def test_tags_stay_where_words_stay(source):
+    found = HtmlDocument(source)
+    same = [
+        Translation(x, 0.0, (), alignment=tuple((k, k) for k in range(len(x.split()))))
+        for x in found.texts
+    ]
+    assert found.translated(same) == source
+
+
+@pytest.mark.parametrize(
+    ('source', 'expected'),
+    [
+        ('a <b>b</b>', '<b>B</b> A'),
+        ('a <b>b c</b>', '<b>C B</b> A'),
+        ('<p>a <a href="x">b</a>!</p>', '<p><a href="x">B</a>! A</p>'),
+        ('<i>a <b>b</b></i> c', 'C <i><b>B</b> A</i>'),
+        ('<b><i>a</b> b</i>', '<i>B</i> <b><i>A</i></b>'),  # elements that overlap
+        ('<b>a<p>b</b> c</p>', '<b>A<p></b>C <b>B</b></p>'),
+        ('a <img> b', '<img> B A'),
+        ('a<img> b', 'B A<img>'),
+        ('a <code>x y</code> b', '<code>x y</code> B A'),
+        ('<p>a b<br>c d</p>', '<p>B A<br>D C</p>'),
+        ('<pre>a b\n c d</pre>', '<pre>B A\n D C</pre>'),
+        ('<div>a\n  b</div>', '<div>B A</div>'),
+    ],
+)
+def test_tags_follow_their_words(source, expected):
+    assert reversed_words(source) == expected
+
+
+def test_punctuation_beside_a_mark_stays_outside():
+    found = HtmlDocument('I see the (<b>sky</b>)!')
+    output = Translation('VOIS (CIEL) !', 0.0, (), alignment=((1, 0), (3, 1), (3, 2)))
+    assert found.translated([output]) == 'VOIS (<b>CIEL</b>) !'
+
+
+@pytest.mark.parametrize(
+    ('source', 'output', 'expected'),
+    [
+        ('the x<sup>1</sup>', 'le y1', 'le y<sup>1</sup>'),
+        ('an un<b>believable</b>', 'un fou', 'un <b>fou</b>'),
+        ('a <b>b</b>.', 'le c.', 'le <b>c</b>.'),
+    ],
+)
+def test_a_mark_within_a_word_is_not_lost(source, output, expected):
+    found = HtmlDocument(source)
+    alignment = ((0, 0), (1, 1))
+    assert found.translated([Translation(output, 0.0, (), alignment=alignment)]) == expected
+
+
+def test_a_mark_whose_words_have_no_translation_marks_the_nearest_word():
+    found = HtmlDocument('the <b>very</b> cat')
+    output = Translation('le chat', 0.0, (), alignment=((0, 0), (2, 1)))
+    assert '<b>' in found.translated([output])
+
+
+def test_a_word_that_divides_the_words_of_a_mark_is_marked():
+    found = HtmlDocument('a <b>b c</b>')
+    output = Translation('B DE C', 0.0, (), alignment=((1, 0), (0, 1), (2, 2)))
+    assert found.translated([output]) == '<b>B DE C</b>'
+
+
+def test_an_empty_output_keeps_the_structure():
+    found = HtmlDocument('<p>a <img> <b>b</b></p>')
+    assert found.translated([Translation('', 0.0, (), alignment=())]) == '<p><img></p>'
+
+
+def test_what_is_not_text_is_not_translated():
+    source = (
+        '<script>if (a < b) c()</script><style>b {}</style><textarea>a</textarea>'
+        '<p class="x notranslate">b</p><svg><text>c</text></svg><code>d</code>'
+    )
+    found = HtmlDocument(source)
+    assert found.texts == []
+    assert found.translated([]) == source
+
+
+def test_outputs_are_escaped():
+    found = HtmlDocument('a')
+    output = Translation('<script>&', 0.0, (), alignment=((0, 0),))
+    assert found.translated([output]) == '&lt;script&gt;&amp;'
+
+
+def test_a_text_is_one_line_without_entities():
+    assert HtmlDocument('<p>a&eacute;\n  <b>b</b>c &lt; d</p>e').texts == ['aé bc < d', 'e']
+
+
+@pytest.mark.parametrize('part', ['<', '<a ', '<!--', '<b>', '</', '<svg', '<b>a ', '<p>a', '&#'])
+def test_hostile_html_takes_no_long_time(part):
+    began = time.process_time()
+    found = HtmlDocument(part * (20_000 // len(part)))
+    found.translated([upper(x, range(len(x.split()))) for x in found.texts])
+    assert time.process_time() - began < 20  # quadratic work takes minutes
+
+
+def test_deeply_nested_marks_keep_their_place():
+    source = '<b>' * 100 + 'a' + '</b>' * 100
+    assert reversed_words(source).count('<b>') == 100

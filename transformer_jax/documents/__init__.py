@@ -1,0 +1,1 @@
+"""Documents whose texts are translated and whose structure is kept."""

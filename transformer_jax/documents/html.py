@@ -1,0 +1,240 @@
+"""HTML: texts are translated, and tags stay around the words that they mark.
+
+Elements that mark words within a sentence (`a`, `b`, `span`, ...) follow their words. All others
+stay as they are, and divide the text. What is code or says translate="no" is copied. So does
+Bergamot, the translator of Firefox: https://github.com/browsermt/bergamot-translator.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+from transformer_jax.documents.marked_text import MarkedText, Marks, Piece, common
+from transformer_jax.errors import UserError
+from transformer_jax.inference.outputs import Translation
+
+_INLINE = frozenset(
+    'a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr q s small span '
+    'strike strong sub sup time tt u'.split()
+)
+# Elements within a sentence that have a place, but no text to translate.
+_POINTS = frozenset(['img', 'input', 'wbr'])
+_COPIED_POINTS = frozenset('code kbd math samp script style svg template var'.split())
+_COPIED = _COPIED_POINTS | {'iframe', 'noembed', 'noframes', 'textarea', 'xmp'}
+_VOID = frozenset(
+    'area base basefont br col embed frame hr img input link meta param source track wbr'.split()
+)
+# Further elements within one another mark nothing, but keep their place.
+_MOST_OPEN = 32
+_LINE_END = re.compile('(\r\n|\r|\n)')
+
+
+class HtmlDocument:
+    """The texts of a page or of a part of one.
+
+    Attributes:
+      texts: each a paragraph, in which words have a blank between them.
+      needs_alignment: True, see `Document`.
+    """
+
+    needs_alignment = True
+
+    def __init__(self, source: str):
+        """Find the texts.
+
+        Raises:
+          UserError: if the parser of Python gives up.
+        """
+        parser = _Parser(source)
+        try:
+            # After the last '>' there are no tags; the parser takes long to see that.
+            end = source.rfind('>') + 1
+            parser.feed(source[:end])
+            parser.close()
+            parser.handle_data(html.unescape(source[end:]))
+        except AssertionError as error:  # at some declarations: '<![x'
+            raise UserError(f'the HTML cannot be read ({error}): correct it.') from None
+        self._parts, self._elements = parser.finished(), parser.elements
+        self.texts = [x.text.text for x in self._parts if isinstance(x, _Run) and x.text.text]
+
+    def translated(self, outputs: Sequence[Translation]) -> str:
+        """Return the HTML with a translation, with alignment, in the place of each text."""
+        remaining = iter(outputs)
+        return ''.join(
+            part if isinstance(part, str) else self._rendered(part, remaining)
+            for part in self._parts
+        )
+
+    def _rendered(self, run: '_Run', outputs: Iterator[Translation]) -> str:
+        pieces = run.text.pieces
+        if run.text.text:
+            output = next(outputs)
+            pieces = run.text.translated(output.text, output.alignment or ())
+        found, now = list[str](), run.begin
+
+        def change(marks: Marks) -> None:
+            nonlocal now
+            same = len(common(now, marks))
+            found.extend(f'</{self._elements[mark].name}>' for mark in reversed(now[same:]))
+            found.extend(self._elements[mark].start for mark in marks[same:])
+            now = marks
+
+        for piece in pieces:
+            change(piece.marks)
+            found.append(
+                html.escape(piece.text, quote=False) if piece.point is None else piece.point
+            )
+        change(run.end)
+        return ''.join(found)
+
+
+class _Element(NamedTuple):
+    start: str
+    name: str
+
+
+class _Run(NamedTuple):
+    """A text between two tags that divide it.
+
+    Attributes:
+      text: its marks are numbers of elements, its points HTML.
+      begin: the elements that are open before it.
+      end: those that are open after it.
+    """
+
+    text: MarkedText
+    begin: Marks
+    end: Marks
+
+
+class _Parser(HTMLParser):
+    """Divides HTML into runs, and HTML that stays as it is."""
+
+    def __init__(self, source: str):
+        super().__init__()
+        self.elements: list[_Element] = []
+        self._source = source
+        self._lines = [0, *(match.end() for match in re.finditer('\n', source))]
+        self._parts: list[str | _Run] = []
+        self._pieces: list[Piece] = []
+        self._begin: Marks = ()
+        self._open: Marks = ()
+        self._opened: dict[int, int] = {}  # the number of pieces of its run before an element
+        self._pre = 0
+        self._copied, self._depth, self._from = '', 0, 0
+
+    def finished(self) -> list[str | _Run]:
+        """Return all parts."""
+        if self._copied:
+            self._copied = ''
+            self._markup(self._source[self._from :])
+        self._end_run()
+        return self._parts
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if self._copied:
+            self._depth += tag == self._copied
+            return
+        text = self.get_starttag_text() or ''
+        is_empty = tag in _VOID or (tag in ('svg', 'math') and text.endswith('/>'))
+        if not is_empty and (tag in _COPIED or _stays(attrs)):
+            self._copied, self._depth, self._from = tag, 1, self._at()
+        elif tag in _POINTS or (is_empty and tag in _COPIED) or self._is_deep(tag):
+            self._point(text)
+        elif tag in _INLINE:
+            self._open += (len(self.elements),)
+            self._opened[len(self.elements)] = len(self._pieces)
+            self.elements.append(_Element(text, tag))
+        else:
+            self._markup(text)
+            self._pre += tag == 'pre'
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)  # in HTML, the slash of '<b/>' has no meaning
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _VOID and tag != 'br':
+            return
+        at = self._at()
+        end = self._source.find('>', at) + 1 or len(self._source)
+        if self._copied:
+            self._depth -= tag == self._copied
+            if not self._depth:
+                text, name, self._copied = self._source[self._from : end], self._copied, ''
+                if name in _INLINE | _COPIED_POINTS:
+                    self._point(text)
+                else:
+                    self._markup(text)
+        elif tag not in _INLINE:
+            self._pre = max(0, self._pre - (tag == 'pre'))
+            self._markup(self._source[at:end])
+        elif closed := [mark for mark in self._open if self.elements[mark].name == tag]:
+            self._close(closed[-1])
+        else:
+            self._point(self._source[at:end])
+
+    def handle_data(self, data: str) -> None:
+        if self._copied:
+            return
+        for k, text in enumerate(_LINE_END.split(data) if self._pre else [data]):
+            if k % 2:
+                self._markup(text)
+            elif text:
+                self._pieces.append(Piece(text, self._open))
+
+    def handle_comment(self, data: str) -> None:
+        self._point(f'<!--{data}-->')
+
+    def handle_decl(self, decl: str) -> None:
+        self._markup(f'<!{decl}>')
+
+    def handle_pi(self, data: str) -> None:
+        self._point(f'<?{data}>')
+
+    def unknown_decl(self, data: str) -> None:
+        self._point(f'<![{data}]]>')
+
+    def _is_deep(self, tag: str) -> bool:
+        return tag in _INLINE and len(self._open) >= _MOST_OPEN
+
+    def _at(self) -> int:
+        line, column = self.getpos()
+        return self._lines[line - 1] + column
+
+    def _point(self, text: str) -> None:
+        if not self._copied:
+            self._pieces.append(Piece('', self._open, text))
+
+    def _markup(self, text: str) -> None:
+        if not self._copied:
+            self._end_run()
+            self._parts.append(text)
+
+    def _end_run(self) -> None:
+        if self._pieces or self._begin != self._open:
+            self._parts.append(_Run(MarkedText(self._pieces), self._begin, self._open))
+        self._pieces, self._begin, self._opened = [], self._open, {}
+
+    def _close(self, mark: int) -> None:
+        """Close an element; without a word, it is a point."""
+        self._open = tuple(x for x in self._open if x != mark)
+        if mark not in self._opened:  # it begins before this run
+            return
+        inside = self._pieces[self._opened[mark] :]
+        if any(piece.text.strip() or piece.point is not None for piece in inside):
+            return
+        del self._pieces[self._opened[mark] :]
+        self._point(f'{self.elements[mark].start}</{self.elements[mark].name}>')
+        if inside:
+            self._pieces.append(Piece(' ', self._open))
+
+
+def _stays(attrs: list[tuple[str, str | None]]) -> bool:
+    """Whether an element asks not to be translated."""
+    values = {name: value or '' for name, value in attrs}
+    return (
+        values.get('translate', '').lower() == 'no'
+        or 'notranslate' in values.get('class', '').split()
+    )
