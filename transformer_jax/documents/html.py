@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from transformer_jax.documents.marked_text import MarkedText, Marks, Piece, common
+from transformer_jax.documents.marked_text import Element, MarkedText, Marks, Piece, rendered
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation
 
@@ -72,27 +72,7 @@ class HtmlDocument:
         if run.text.text:
             output = next(outputs)
             pieces = run.text.translated(output.text, output.alignment or ())
-        found, now = list[str](), run.begin
-
-        def change(marks: Marks) -> None:
-            nonlocal now
-            same = len(common(now, marks))
-            found.extend(f'</{self._elements[mark].name}>' for mark in reversed(now[same:]))
-            found.extend(self._elements[mark].start for mark in marks[same:])
-            now = marks
-
-        for piece in pieces:
-            change(piece.marks)
-            found.append(
-                html.escape(piece.text, quote=False) if piece.point is None else piece.point
-            )
-        change(run.end)
-        return ''.join(found)
-
-
-class _Element(NamedTuple):
-    start: str
-    name: str
+        return rendered(pieces, self._elements, _escaped, run.begin, run.end)
 
 
 class _Run(NamedTuple):
@@ -114,7 +94,8 @@ class _Parser(HTMLParser):
 
     def __init__(self, source: str):
         super().__init__()
-        self.elements: list[_Element] = []
+        self.elements: list[Element] = []
+        self._names: list[str] = []
         self._source = source
         self._lines = [0, *(match.end() for match in re.finditer('\n', source))]
         self._parts: list[str | _Run] = []
@@ -146,7 +127,8 @@ class _Parser(HTMLParser):
         elif tag in _INLINE:
             self._open += (len(self.elements),)
             self._opened[len(self.elements)] = len(self._pieces)
-            self.elements.append(_Element(text, tag))
+            self.elements.append(Element(text, f'</{tag}>'))
+            self._names.append(tag)
         else:
             self._markup(text)
             self._pre += tag == 'pre'
@@ -170,7 +152,7 @@ class _Parser(HTMLParser):
         elif tag not in _INLINE:
             self._pre = max(0, self._pre - (tag == 'pre'))
             self._markup(self._source[at:end])
-        elif closed := [mark for mark in self._open if self.elements[mark].name == tag]:
+        elif closed := [mark for mark in self._open if self._names[mark] == tag]:
             self._close(closed[-1])
         else:
             self._point(self._source[at:end])
@@ -226,7 +208,7 @@ class _Parser(HTMLParser):
         if any(piece.text.strip() or piece.point is not None for piece in inside):
             return
         del self._pieces[self._opened[mark] :]
-        self._point(f'{self.elements[mark].start}</{self.elements[mark].name}>')
+        self._point(''.join(self.elements[mark]))
         if inside:
             self._pieces.append(Piece(' ', self._open))
 
@@ -238,3 +220,7 @@ def _stays(attrs: list[tuple[str, str | None]]) -> bool:
         values.get('translate', '').lower() == 'no'
         or 'notranslate' in values.get('class', '').split()
     )
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=False)

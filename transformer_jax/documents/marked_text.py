@@ -8,7 +8,7 @@ import bisect
 import itertools
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 # What surrounds a character, the outermost first: elements of HTML, or the format of a document.
@@ -30,6 +30,18 @@ class Piece(NamedTuple):
     text: str
     marks: Marks = ()
     point: Any = None
+
+
+class Element(NamedTuple):
+    """What a mark is in a file.
+
+    Attributes:
+      start: is written before what it marks.
+      end: is written after that.
+    """
+
+    start: str
+    end: str
 
 
 class _Word(NamedTuple):
@@ -254,3 +266,35 @@ def _same(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the number of items with which both begin."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((k for k, (a, b) in pairs if a != b), min(len(first), len(second)))
+
+
+def rendered(
+    pieces: Iterable[Piece],
+    elements: Sequence[Element],
+    escape: Callable[[str], str] = str,
+    begin: Marks = (),
+    end: Marks = (),
+) -> str:
+    """Return pieces as the text of a file.
+
+    Args:
+      pieces: their marks are indices of `elements`, their points texts.
+      elements: the marks.
+      escape: what becomes of a text.
+      begin: the marks that are open already.
+      end: those that stay open.
+    """
+    found, now = list[str](), begin
+
+    def change(marks: Marks) -> None:
+        nonlocal now
+        same = len(common(now, marks))
+        found.extend(elements[mark].end for mark in reversed(now[same:]))
+        found.extend(elements[mark].start for mark in marks[same:])
+        now = marks
+
+    for piece in pieces:
+        change(piece.marks)
+        found.append(escape(piece.text) if piece.point is None else piece.point)
+    change(end)
+    return ''.join(found)

@@ -1,0 +1,98 @@
+"""Files whose texts are translated, by the ending of their names."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from transformer_jax.documents.document import Document, PlainText
+from transformer_jax.errors import UserError, shown
+from transformer_jax.inference.outputs import Translation
+
+_BOM = b'\xef\xbb\xbf'
+_CHARSET = re.compile(rb'<meta[^>]{0,200}charset\s*=\s*["\']?([\w-]{1,40})', re.IGNORECASE)
+
+
+class FileDocument:
+    """A file as a document; `translated` returns the bytes of a file of the same kind."""
+
+    def __init__(self, document: Document, encode: Callable[[Any], bytes]):
+        """Take what a file contains, and how what `translated` returns becomes a file."""
+        self.texts, self.needs_alignment = document.texts, document.needs_alignment
+        self._document, self._encode = document, encode
+
+    def translated(self, outputs: Sequence[Translation]) -> bytes:
+        """Return the file with a translation in the place of each text."""
+        return self._encode(self._document.translated(outputs))
+
+
+def kind_of(name: str) -> str:
+    """Return the ending of a file's name that says its kind, '' if it is none of `KINDS`."""
+    return next((kind for kind in KINDS if name.lower().endswith(kind)), '')
+
+
+def read_document(name: str, data: bytes) -> Document:
+    """Return what a file contains.
+
+    Args:
+      name: of the file; one of `KINDS` ends it.
+      data: the file.
+
+    Raises:
+      UserError: if the file is of no such kind, or damaged.
+    """
+    kind = kind_of(name)
+    if not kind:
+        raise UserError(f'{shown(name)} is no file to translate: send {" or ".join(KINDS)}.')
+    try:
+        return KINDS[kind](data)
+    except UserError as error:
+        raise UserError(f'{shown(name)}: {error}') from error
+
+
+def _plain(data: bytes) -> Document:
+    return _text_file(data, PlainText)
+
+
+def _subtitles(data: bytes) -> Document:
+    from transformer_jax.documents.subtitles import Subtitles
+
+    return _text_file(data, Subtitles)
+
+
+def _html(data: bytes) -> Document:
+    from transformer_jax.documents.html import HtmlDocument
+
+    charset = _CHARSET.search(data[:2048])
+    encoding = 'utf-8' if charset is None else charset[1].decode()
+    # The file that comes out has the same encoding, so that what it says of it stays true.
+    return _text_file(data, HtmlDocument, encoding, 'xmlcharrefreplace')
+
+
+def _word(data: bytes) -> Document:
+    from transformer_jax.documents.word import WordDocument
+
+    return FileDocument(WordDocument(data), bytes)
+
+
+KINDS: Mapping[str, Callable[[bytes], Document]] = {
+    '.txt': _plain,
+    '.srt': _subtitles,
+    '.html': _html,
+    '.htm': _html,
+    '.docx': _word,
+}
+
+
+def _text_file(
+    data: bytes,
+    read: Callable[[str], Document],
+    encoding: str = 'utf-8',
+    errors: str = 'strict',
+) -> Document:
+    bom = _BOM if data.startswith(_BOM) else b''
+    try:
+        document = read(data[len(bom) :].decode('utf-8' if bom else encoding))
+    except (UnicodeDecodeError, LookupError):
+        raise UserError(f'the file is not text in {encoding}: convert it to UTF-8.') from None
+    out = 'utf-8' if bom else encoding
+    return FileDocument(document, lambda text: bom + text.encode(out, errors))
