@@ -64,6 +64,8 @@ def _html(data: bytes) -> Document:
 
     charset = _CHARSET.search(data[:2048])
     encoding = 'utf-8' if charset is None else charset[1].decode()
+    if encoding.lower().startswith('utf-16'):  # no page that says so in ASCII is
+        encoding = 'utf-8'
     # The file that comes out has the same encoding, so that what it says of it stays true.
     return _text_file(data, HtmlDocument, encoding, 'xmlcharrefreplace')
 

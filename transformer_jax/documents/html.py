@@ -57,7 +57,7 @@ class HtmlDocument:
         except AssertionError as error:  # at some declarations: '<![x'
             raise UserError(f'the HTML cannot be read ({error}): correct it.') from None
         self._parts, self._elements = parser.finished(), parser.elements
-        self.texts = [x.text.text for x in self._parts if isinstance(x, _Run) and x.text.text]
+        self.texts = [x.text.text for x in self._parts if isinstance(x, _Run) and x.has_letters]
 
     def translated(self, outputs: Sequence[Translation]) -> str:
         """Return the HTML with a translation, with alignment, in the place of each text."""
@@ -69,7 +69,7 @@ class HtmlDocument:
 
     def _rendered(self, run: '_Run', outputs: Iterator[Translation]) -> str:
         pieces = run.text.pieces
-        if run.text.text:
+        if run.has_letters:
             output = next(outputs)
             pieces = run.text.translated(output.text, output.alignment or ())
         return rendered(pieces, self._elements, _escaped, run.begin, run.end)
@@ -87,6 +87,11 @@ class _Run(NamedTuple):
     text: MarkedText
     begin: Marks
     end: Marks
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether there is something to translate."""
+        return any(map(str.isalpha, self.text.text))
 
 
 class _Parser(HTMLParser):

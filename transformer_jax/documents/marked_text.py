@@ -91,10 +91,17 @@ class MarkedText:
         """
         if not self._spans:
             return self.pieces
+        return [*itertools.chain(*self.translated_words(output, alignment))]
+
+    def translated_words(self, output: str, alignment: Alignment) -> list[list[Piece]]:
+        """Return `translated` for a text with words, divided before the blank of each further word.
+
+        An output without words is one list, of the points.
+        """
         head, points, tail = self._sections()
         targets = _spans(output)
         if not targets:
-            return [*head, *(piece for _, piece in points), *tail]
+            return [[*head, *(piece for _, piece in points), *tail]]
         sources: list[int | None] = [None] * len(targets)
         for source, target in sorted(alignment, reverse=True):
             sources[target] = source
@@ -102,15 +109,19 @@ class MarkedText:
         nearest = _Nearest(sources)
         cores = _cores(words, sources, nearest)
         before, after = self._placed(points, nearest)
-        found, end = head, 0
+        found, end = list[list[Piece]](), 0
         for t, (begin, stop) in enumerate(targets):
             source = None if sources[t] is None else words[sources[t]]
             parts = _parts(output[begin:stop], cores[t], source)
+            pieces = [*before.get(t, ()), *parts, *after.get(t, ())]
             if t:
-                found.append(Piece(output[end:begin], common(found[-1].marks, parts[0].marks)))
-            found += [*before.get(t, ()), *parts, *after.get(t, ())]
+                of_both = common(found[-1][-1].marks, parts[0].marks)
+                pieces.insert(0, Piece(output[end:begin], of_both))
+            found.append(pieces)
             end = stop
-        return found + tail
+        found[0][:0] = head
+        found[-1] += tail
+        return found
 
     def _sections(self) -> tuple[list[Piece], list[tuple[int, Piece]], list[Piece]]:
         """Return what is before the first word, the points among words, what is after the last."""

@@ -1,0 +1,65 @@
+import pytest
+
+from transformer_jax.documents.files import KINDS, kind_of, read_document
+from transformer_jax.errors import UserError
+from transformer_jax.inference.outputs import Translation
+
+
+def upper(name, data):
+    document = read_document(name, data)
+    return document.translated(
+        [
+            Translation(x.upper(), 0.0, (), alignment=tuple((k, k) for k in range(len(x.split()))))
+            for x in document.texts
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ('name', 'data', 'expected'),
+    [
+        ('a.txt', 'é\n b\r\n', 'É\n B\r\n'.encode()),
+        ('a.b.TXT', '\ufeffa', '\ufeffA'.encode()),
+        ('a.html', '<p>a <b>é</b>', '<p>A <b>É</b>'.encode()),
+        ('a.HTM', '\ufeffa', '\ufeffA'.encode()),
+        (
+            'a.srt',
+            '\ufeff1\n00:00:00,000 --> 00:00:01,000\na\n\n',
+            '\ufeff1\n00:00:00,000 --> 00:00:01,000\nA\n\n'.encode(),
+        ),
+    ],
+)
+def test_a_file_is_read_by_its_ending(name, data, expected):
+    assert upper(name, data.encode()) == expected
+
+
+def test_html_that_calls_itself_utf_16_is_read_as_utf_8():
+    # As https://encoding.spec.whatwg.org says: ASCII could not be read otherwise.
+    assert upper('a.html', b'<meta charset=utf-16>\xc3\xa9') == b'<meta charset=utf-16>\xc3\x89'
+
+
+def test_html_keeps_its_encoding():
+    page = '<meta charset="iso-8859-1"><p>é \u20ac</p>'
+    data = page.replace('\u20ac', '&euro;').encode('latin-1')
+    assert upper('a.html', data) == page.replace('é', 'É').encode('latin-1', 'xmlcharrefreplace')
+
+
+@pytest.mark.parametrize(
+    ('name', 'data', 'problem'),
+    [
+        ('a.txt', b'\xff', "'a.txt': the file is not text in utf-8: convert it to UTF-8."),
+        ('a.html', b'<meta charset=odd>a', 'not text in odd'),
+        ('a.html', b'<meta charset=base64>a', 'not text in base64'),
+        ('a.srt', b'a', "'a.srt': these are no subtitles"),
+        ('a.pdf', b'a', "'a.pdf' is no file to translate: send .txt or .srt"),
+        ('txt', b'a', 'no file to translate'),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(name, data, problem):
+    with pytest.raises(UserError, match=problem):
+        read_document(name, data)
+
+
+def test_the_kind_is_the_ending():
+    assert [kind_of(f'x{kind.upper()}') for kind in KINDS] == [*KINDS]
+    assert kind_of('.srt.pdf') == kind_of('') == ''

@@ -1,0 +1,100 @@
+import pytest
+
+from transformer_jax.documents.subtitles import Subtitles
+from transformer_jax.errors import UserError
+from transformer_jax.inference.outputs import Translation
+
+
+def file_of(*contents, pause=0):
+    """Return subtitles of two seconds each."""
+    starts = [k * (2 + pause) for k in range(len(contents))]
+    return ''.join(
+        f'{k}\n00:00:{start:02},000 --> 00:00:{start + 2:02},000\n{text}\n\n'
+        for k, (start, text) in enumerate(zip(starts, contents, strict=True), 1)
+    )
+
+
+def translated(source, *outputs):
+    """Return the file with these outputs, aligned word by word with the texts."""
+    found = Subtitles(source)
+    outputs = outputs or [x.upper() for x in found.texts]
+    counts = [
+        min(len(x.split()), len(y.split())) for x, y in zip(found.texts, outputs, strict=True)
+    ]
+    return found.translated(
+        [
+            Translation(output, 0.0, (), alignment=tuple((k, k) for k in range(count)))
+            for output, count in zip(outputs, counts, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ('source', 'expected'),
+    [
+        ('A cat.', 'A CAT.'),
+        ('{\\an8}<i>A cat.</i>', '{\\an8}<i>A CAT.</i>'),
+        ('<font color="red">A</font> cat.', '<font color="red">A</font> CAT.'),
+        ('- A cat.\n- A dog.', '- A CAT.\n- A DOG.'),
+        ('A & b < c', 'A & B < C'),
+        ('\u266a 12:30 \u266a', '\u266a 12:30 \u266a'),
+        ('A big cat\nand a dog.', 'A BIG CAT\nAND A DOG.'),
+        ('</i>A <b>cat', '</i>A <b>CAT</b>'),
+    ],
+)
+def test_formats_and_lines_stay(source, expected):
+    assert translated(file_of(source)) == file_of(expected)
+
+
+def test_numbers_times_and_line_ends_stay():
+    source = '7\r\n01:02:03,004 --> 01:02:05,600 X1:10\r\nA cat.\r\n\r\n'
+    assert translated(source) == source.replace('A cat.', 'A CAT.')
+
+
+def test_a_sentence_that_goes_on_is_translated_as_a_whole():
+    source = file_of('I have seen', 'a <i>red</i> house.', 'It is old.')
+    assert Subtitles(source).texts == ['I have seen a red house.', 'It is old.']
+    assert translated(source) == file_of('I HAVE SEEN', 'A <i>RED</i> HOUSE.', 'IT IS OLD.')
+
+
+@pytest.mark.parametrize(
+    'source',
+    [
+        file_of('I have seen.', 'a house'),
+        file_of('I have seen', 'A house'),
+        file_of('I have seen', '- a house'),
+        file_of('I have seen', 'a house', pause=2),
+    ],
+)
+def test_other_subtitles_are_translated_apart(source):
+    assert len(Subtitles(source).texts) == 2
+
+
+def test_a_translation_is_divided_where_the_alignment_says_so():
+    found = Subtitles(file_of('the big red', 'house stands'))
+    # Words of the first subtitle are around one of the second.
+    alignment = ((0, 0), (3, 1), (1, 2), (2, 3), (4, 4))
+    output = Translation('la maison grande rouge est', 0.0, (), alignment=alignment)
+    assert found.translated([output]) == file_of('la maison grande rouge', 'est')
+
+
+@pytest.mark.parametrize(('output', 'expected'), [('un', ('un', '')), ('', ('', ''))])
+def test_fewer_words_than_subtitles_lose_none(output, expected):
+    assert translated(file_of('the red', 'house stands'), output) == file_of(*expected)
+
+
+def test_a_long_translation_gets_a_second_line():
+    output = 'une phrase qui est beaucoup plus longue que celle de la source'
+    (first, second) = translated(file_of('Short.'), output).split('\n')[2:4]
+    assert f'{first} {second}' == output
+    assert abs(len(first) - len(second)) < 12
+
+
+@pytest.mark.parametrize('source', ['a cat', '1\n00:00 --> x\na', '1\n'])
+def test_another_file_is_refused(source):
+    with pytest.raises(UserError, match='no subtitles in the format SubRip'):
+        Subtitles(source)
+
+
+def test_an_empty_file_stays_empty():
+    assert translated('') == ''

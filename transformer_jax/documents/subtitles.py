@@ -1,0 +1,246 @@
+"""Subtitles in the format SubRip (.srt): times, numbers and formats stay.
+
+A sentence that goes on in the next subtitle is translated as a whole. Its translation is divided
+where the alignment of the words says so.
+"""
+
+import datetime
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from transformer_jax.documents.marked_text import Element, MarkedText, Marks, Piece, rendered
+from transformer_jax.errors import UserError
+from transformer_jax.inference.outputs import Translation
+
+_TAG = re.compile(r'(</?(?:[biu]|font)\b[^>]*>|\{\\[^}]*\})', re.IGNORECASE)
+# Where the screen shows a line, and the dash that says that another person speaks.
+_BEFORE = re.compile(r'(?:\{\\[^}]*\})*(?:[-\u2013\u2014]\s*)?')
+_SENTENCE_END = re.compile(r'[.!?…。！？:;"”»)\]♪]\W*$')
+_MOST_JOINED = 4
+_MOST_PAUSE = datetime.timedelta(seconds=1)
+_LINE = 42  # characters, a usual limit
+
+
+class _Line(NamedTuple):
+    """What one person says in a subtitle.
+
+    Attributes:
+      cue: index of the subtitle.
+      before: what stays before the text.
+      text: with tags.
+      lines: number of lines that it has.
+    """
+
+    cue: int
+    before: str
+    text: str
+    lines: int
+
+
+class Subtitles:
+    """The texts of a file of subtitles.
+
+    Attributes:
+      texts: each what one person says, often a sentence.
+      needs_alignment: True, see `Document`.
+    """
+
+    needs_alignment = True
+
+    def __init__(self, source: str):
+        """Find the texts.
+
+        Raises:
+          UserError: if the file is no SubRip file, or the package srt is missing.
+        """
+        try:
+            import srt
+        except ModuleNotFoundError:
+            raise UserError(
+                "subtitles need a package: pip install 'transformer_jax[documents]'."
+            ) from None
+        self._compose = srt.compose
+        self._line_end = '\r\n' if '\r\n' in source else '\n'
+        try:
+            self._cues = [*srt.parse(source.replace('\r\n', '\n'))]
+        except (srt.SRTParseError, ValueError, OverflowError) as error:
+            raise UserError(f'these are no subtitles in the format SubRip ({error}).') from None
+        if not self._cues and source.strip():
+            raise UserError('these are no subtitles in the format SubRip: there is no time.')
+        self._groups = [_Group(lines) for lines in self._grouped()]
+        self.texts = [group.text.text for group in self._groups]
+
+    def translated(self, outputs: Sequence[Translation]) -> str:
+        """Return the subtitles with a translation, with alignment, in the place of each text."""
+        of_cue: list[list[str]] = [[] for _ in self._cues]
+        for group, output in zip(self._groups, outputs, strict=True):
+            for line, text in zip(group.lines, group.translated(output), strict=True):
+                of_cue[line.cue].append(line.before + text)
+        cues = [
+            _with_content(cue, '\n'.join(texts)) if texts else cue
+            for cue, texts in zip(self._cues, of_cue, strict=True)
+        ]
+        text = self._compose(cues, reindex=False, strict=False)
+        return text.replace('\n', self._line_end)
+
+    def _grouped(self) -> list[list[_Line]]:
+        """Return the lines that are translated together."""
+        groups: list[list[_Line]] = []
+        for k, cue in enumerate(self._cues):
+            for n, line in enumerate(_lines(k, cue.content)):
+                before = groups[-1] if groups else []
+                goes_on = (
+                    n == 0
+                    and k > 0
+                    and 0 < len(before) < _MOST_JOINED
+                    and before[-1].cue == k - 1
+                    and cue.start - self._cues[k - 1].end <= _MOST_PAUSE
+                    and not _SENTENCE_END.search(_TAG.sub('', before[-1].text))
+                    and _begins_within(line)
+                )
+                if goes_on:
+                    before.append(line)
+                else:
+                    groups.append([line])
+        return groups
+
+
+class _Group:
+    """Lines of subtitles that are translated together.
+
+    Attributes:
+      lines: the lines.
+      text: their text.
+    """
+
+    def __init__(self, lines: Sequence[_Line]):
+        self.lines = lines
+        self._elements: list[Element] = []
+        pieces: list[Piece] = []
+        self._ends: list[int] = []  # the number of words up to the end of each line
+        for line in lines:
+            if pieces:
+                pieces.append(Piece(' '))
+            pieces += self._pieces(line.text)
+            self._ends.append(len(''.join(piece.text for piece in pieces).split()))
+        self.text = MarkedText(pieces)
+
+    def translated(self, output: Translation) -> list[str]:
+        """Return the translation of each line."""
+        words = self.text.translated_words(output.text, output.alignment or ())
+        line_of = [0] * len(words)
+        for source, target in output.alignment or ():
+            line_of[target] = sum(end <= source for end in self._ends)
+        ends = _divided(line_of, len(self.lines))
+        begins = [0, *ends[:-1]]
+        return [
+            self._wrapped(words[begin:end], line.lines)
+            for line, begin, end in zip(self.lines, begins, ends, strict=True)
+        ]
+
+    def _pieces(self, text: str) -> list[Piece]:
+        found: list[Piece] = []
+        opened: Marks = ()
+        names: list[str] = []
+        for k, part in enumerate(_TAG.split(text)):
+            name = part.strip('</>').partition(' ')[0].lower()
+            if not k % 2:
+                if part:
+                    found.append(Piece(part, opened))
+            elif part.startswith('{') or (part.startswith('</') and name not in names):
+                found.append(Piece('', opened, part))
+            elif part.startswith('</'):
+                while names.pop() != name:
+                    opened = opened[:-1]
+                opened = opened[:-1]
+            else:
+                opened += (len(self._elements),)
+                names.append(name)
+                self._elements.append(Element(part, f'</{name}>'))
+        return found
+
+    def _wrapped(self, words: Sequence[Sequence[Piece]], lines: int) -> str:
+        """Return words as text, in lines of similar length."""
+        sizes = [sum(len(piece.text) for piece in word) for word in words]
+        lines = max(lines, min(2, math.ceil(sum(sizes) / _LINE)))
+        width = math.ceil(sum(sizes) / lines)
+        while len(breaks := _breaks(sizes, width)) >= lines:
+            width += 1
+        pieces = []
+        for k, word in enumerate(words):
+            if k in breaks or (k == 0 and word[:1] and word[0].text.isspace()):
+                word = [Piece('\n' if k else '', word[0].marks), *word[1:]]
+            pieces += word
+        return rendered(pieces, self._elements)
+
+
+def _lines(cue: int, content: str) -> list[_Line]:
+    """Return what each person says in a subtitle: with several, each begins with a dash."""
+    found: list[list[str]] = []
+    rows = [row.strip() for row in content.split('\n') if row.strip()]
+    dashes = sum(_TAG.sub('', row).startswith(('-', '\u2013', '\u2014')) for row in rows)
+    for row in rows:
+        begins = dashes > 1 and _TAG.sub('', row).startswith(('-', '\u2013', '\u2014'))
+        if begins or not found:
+            found.append([])
+        found[-1].append(row)
+    lines = []
+    for rows in found:
+        before = _BEFORE.match(rows[0])[0]
+        text = ' '.join(rows)[len(before) :]
+        if any(map(str.isalpha, _TAG.sub('', text))):
+            lines.append(_Line(cue, before, text, len(rows)))
+    # A subtitle without letters stays as it is.
+    return lines if len(lines) == len(found) else []
+
+
+def _begins_within(line: _Line) -> bool:
+    """Whether a line can go on with a sentence: not with a dash or a capital letter."""
+    first = _TAG.sub('', line.text).lstrip()[:1]
+    return not line.before and first.isalpha() and not first.isupper()
+
+
+def _with_content(cue: Any, content: str) -> Any:
+    return type(cue)(cue.index, cue.start, cue.end, content, cue.proprietary)
+
+
+def _divided(line_of: Sequence[int], lines: int) -> list[int]:
+    """Return where each line ends, so that most words are in the line of their source words.
+
+    Args:
+      line_of: the line of the source word of each word.
+      lines: number of lines; each gets a word, if there are enough.
+    """
+    count = len(line_of)
+    least = [math.inf] * (count + 1)
+    least[0] = 0.0
+    ends: list[list[int]] = []
+    for line in range(lines):
+        first = min(line, count)  # words that the lines before this one have at least
+        best, begin = [math.inf] * (count + 1), [0] * (count + 1)
+        for start in range(first, count + 1):
+            cost = least[start]
+            for end in range(start, count + 1):
+                if end > start:
+                    cost += abs(line_of[end - 1] - line)
+                if (end > start or start == count) and cost < best[end]:
+                    best[end], begin[end] = cost, start
+        least = best
+        ends.append(begin)
+    found = [count]
+    for begin in reversed(ends[1:]):
+        found.append(begin[found[-1]])
+    return found[::-1]
+
+
+def _breaks(sizes: Sequence[int], width: int) -> set[int]:
+    """Return the words that begin a line, if each line takes as many words as it can."""
+    found, length = set(), 0
+    for k, size in enumerate(sizes):
+        if length and length + size > width:
+            found.add(k)
+            length = 0
+        length += size
+    return found
