@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
-from transformer_jax.errors import UserError
+from transformer_jax.documents.files import kind_of, read_document
+from transformer_jax.errors import UserError, user_path
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import check_output, open_output
 from transformer_jax.inference.parsing import FORMATS, Parsing
@@ -22,11 +23,13 @@ from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.runtime.signals import Stopped, answer_signals, end_at_once
+from transformer_jax.storage.buckets import local_path
 from transformer_jax.storage.cache import (
     cache_folder,
     content_digest,
     keep_compiled_programs,
 )
+from transformer_jax.storage.files import atomic_write
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
@@ -42,6 +45,10 @@ def main(arguments: Sequence[str]) -> None:
     flags = parser.parse_args(arguments)
     programs = ProgramCache.open(cache_folder())
     options = _options(flags)
+    if flags.input is not None and kind_of(flags.input) not in ('', '.txt'):
+        with program_cache.use(programs):
+            _translate_document(flags, options)
+        return
     from transformer_jax.inference.outputs import warn_of_cut_outputs
     from transformer_jax.translator import Translator
 
@@ -105,6 +112,55 @@ def main(arguments: Sequence[str]) -> None:
             end_at_once(0)  # do not wait for the compiler
 
 
+def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Write --input, a document, with its texts translated."""
+    kind = kind_of(flags.input)
+    name = f'--input={flags.input!r}'
+    if flags.output is None or kind_of(flags.output) != kind:
+        raise UserError(f'{name} is a document: name the translated one with --output=NAME{kind}.')
+    given = [
+        flag for flag in ('scores', 'align', 'prefix', 'output_format') if getattr(flags, flag)
+    ]
+    if flags.n_best > 1 and flags.mbr is None:
+        given.append('n_best')
+    if given:
+        raise UserError(
+            f'{name} is a document, with which --{given[0]} has no meaning: leave it out.'
+        )
+    place = user_path(flags.output, '--output')
+    check_output(flags.output, {'--input': flags.input}, flags.workdir)
+    if not place.absolute().parent.is_dir():
+        raise UserError(f'--output={flags.output!r}: its folder does not exist: make it first.')
+    try:
+        data = local_path(flags.input, '--input').read_bytes()
+    except OSError as error:
+        raise UserError(f'{name} cannot be read ({error.strerror}): name another file.') from error
+    document = read_document(flags.input, data)
+    from transformer_jax.inference.outputs import warn_of_cut_outputs
+    from transformer_jax.translator import Translator
+
+    keep_compiled_programs(cache_folder())
+    translator = Translator.load(**command_line.model_options(flags))
+    decode = translator.check_options(**options)
+    texts = document.texts
+    results = translator.translate(
+        texts,
+        align=document.needs_alignment,
+        paragraphs=True,
+        progress=len(texts) >= _BAR_FROM,
+        **options,
+    )
+    best = [outputs[0] for outputs in results]
+    try:
+        with atomic_write(place, 'wb') as file:
+            file.write(document.translated(best))
+    except OSError as error:
+        raise UserError(
+            f'--output={flags.output!r} cannot be written ({error.strerror}): choose another place.'
+        ) from error
+    warn_of_cut_outputs(sum(output.cut for output in best), len(best), decode)
+
+
 def _with_settings(flags: argparse.Namespace, settings: TerminalSettings) -> argparse.Namespace:
     return argparse.Namespace(**vars(flags) | vars(settings))
 
@@ -127,7 +183,8 @@ def _parser() -> command_line.Parser:
         description='Translates each line of the input to one line of the output, in order. An\n'
         'empty line stays empty. It answers the lines that have come as soon as no more are\n'
         'waiting. With --output, a stopped command can be run again and resumes where it stopped.\n'
-        'At a terminal, :help lists commands that change n_best, scores and beam_size.',
+        'At a terminal, :help lists commands that change n_best, scores and beam_size.\n'
+        'Subtitles (.srt), pages (.html) and Word documents (.docx) are translated as a whole.',
     )
     command_line.add_model_flags(parser)
     parser.add_argument('--input', help='file to read (default: stdin)')

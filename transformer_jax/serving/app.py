@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from transformer_jax.documents.document import Document, PlainText
+from transformer_jax.documents.files import KINDS, kind_of
 from transformer_jax.documents.html import HtmlDocument
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation, join
@@ -23,6 +25,7 @@ from transformer_jax.inference.segments import SegmentedText
 from transformer_jax.inspection.attention_page import attention_page
 from transformer_jax.serving.access import Access
 from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
+from transformer_jax.serving.downloads import Downloads
 from transformer_jax.serving.languages import Detected, Languages, Pair
 from transformer_jax.serving.limits import Limits
 from transformer_jax.serving.metrics import CONTENT_TYPE, Metrics
@@ -32,6 +35,7 @@ from transformer_jax.serving.requests import (
     Invalid,
     TranslateRequest,
     api_key,
+    document_of,
     languages_of,
     read_body,
     texts_of,
@@ -59,6 +63,7 @@ class Server:
         """Answer nothing yet."""
         self.batcher, self.limits, self.access, self.metrics = batcher, limits, access, metrics
         self.languages = Languages(batcher.translators)
+        self._downloads = Downloads()
         self._splitters = {
             pair: TextSplitter(pair[0], _lengths(translator.vocabulary.source), LENGTHS[-1])
             for pair, translator in batcher.translators.items()
@@ -73,6 +78,8 @@ class Server:
         routes = {
             '/translate': ('POST', self._translate),
             '/attention': ('POST', self._attention),
+            '/translate_file': ('POST', self._translate_file),
+            '/download_file/{token}': ('GET', self._download_file),
             '/detect': ('POST', self._detect),
             '/languages': ('GET', self._languages),
             '/frontend/settings': ('GET', self._settings),
@@ -111,11 +118,11 @@ class Server:
 
         return counted
 
-    async def _fields(self, request: Request) -> dict[str, Any]:
+    async def _fields(self, request: Request, files: int = 0) -> dict[str, Any]:
         """Return the fields of a request that may be answered."""
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                fields = await read_body(request, self.limits.body)
+                fields = await read_body(request, self.limits.body, files)
         except TimeoutError:
             raise Invalid(
                 f'the body took more than {_BODY_SECONDS} seconds: send it faster.', 408
@@ -207,6 +214,35 @@ class Server:
         except UserError as error:
             raise Invalid(str(error)) from None
 
+    async def _translate_file(self, request: Request) -> Response:
+        fields = await self._fields(request, files=1)
+        source, target = languages_of(fields, self.languages.pairs)
+        name, document = await document_of(fields, self.limits)
+        self.metrics.characters.inc(sum(map(len, document.texts)))
+        answer = {}
+        if source == 'auto':
+            text = ' '.join(document.texts)
+            detected = await run_in_threadpool(self._detected, text, target)
+            answer['detectedLanguage'] = detected._asdict()
+            source = detected.language
+            if source == target:
+                raise Invalid(f'file is in {target} already: choose another target.')
+        ((data,),) = await self._translations(request, [document], [source], target)
+        kind = kind_of(name)
+        token = self._downloads.keep(f'{name[: -len(kind)]}.{target}{kind}', data)
+        answer['translatedFileUrl'] = f'{request.base_url}download_file/{token}'
+        return JSONResponse(answer)
+
+    async def _download_file(self, request: Request) -> Response:
+        file = self._downloads.get(request.path_params['token'])
+        if file is None:
+            raise HTTPException(404, 'this file is not here (any more): translate it again.')
+        headers = {
+            'Content-Disposition': f"attachment; filename*=utf-8''{quote(file.name, safe='')}",
+            'X-Content-Type-Options': 'nosniff',
+        }
+        return Response(file.data, media_type='application/octet-stream', headers=headers)
+
     async def _attention(self, request: Request) -> Response:
         """Answer with a page that shows the attention for the first sentences of a text."""
         fields = await self._fields(request)
@@ -259,7 +295,7 @@ class Server:
                     'target': {'code': first['targets'][0], 'name': first['targets'][0]},
                 },
                 'suggestions': False,
-                'supportedFilesFormat': [],
+                'supportedFilesFormat': [*KINDS],
                 'supportedFormats': [*FORMATS],
             }
         )

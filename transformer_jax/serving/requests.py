@@ -5,10 +5,14 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from transformer_jax.errors import is_utf8, shown
+from transformer_jax.documents.document import Document
+from transformer_jax.documents.files import read_document
+from transformer_jax.errors import UserError, is_utf8, shown
 from transformer_jax.serving.limits import Limits
 
 FORMATS = ('text', 'html')
@@ -42,8 +46,13 @@ class TranslateRequest:
     alternatives: int
 
 
-async def read_body(request: Request, most: int) -> dict[str, Any]:
+async def read_body(request: Request, most: int, files: int = 0) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form.
+
+    Args:
+      request: the request.
+      most: bytes of the body.
+      files: how many files the form may have.
 
     Raises:
       Invalid: if it is too long, or neither.
@@ -58,7 +67,7 @@ async def read_body(request: Request, most: int) -> dict[str, Any]:
         # Starlette reads what has been received once more.
         request._body = bytes(received)
         try:
-            form = await request.form(max_files=0, max_fields=1000)
+            form = await request.form(max_files=files, max_fields=1000)
         except HTTPException as error:
             raise Invalid(f'the form cannot be read ({error.detail}): correct it.') from None
         fields: dict[str, Any] = {}
@@ -156,6 +165,32 @@ def languages_of(fields: dict[str, Any], pairs: Collection[tuple[str, str]]) -> 
             f'{_choice(possible)}.'
         )
     return source, target
+
+
+async def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Document]:
+    """Return the name of the file of a form, and what it contains.
+
+    Args:
+      fields: of the form.
+      limits: what it may ask for.
+
+    Raises:
+      Invalid: if there is no file, or it is of another kind, damaged or too long.
+    """
+    file = fields.get('file')
+    if not isinstance(file, UploadFile):
+        raise Invalid('file is missing: send a form (multipart/form-data) with a file.')
+    name, data = file.filename or '', await file.read()
+    try:
+        document = await run_in_threadpool(read_document, name, data)
+    except UserError as error:
+        raise Invalid(str(error)) from None
+    characters = sum(map(len, document.texts))
+    if characters > limits.characters:
+        raise Invalid(
+            f'file has {characters:,} characters: send at most {limits.characters:,} at once.'
+        )
+    return name, document
 
 
 def api_key(fields: dict[str, Any], request: Request) -> str:
