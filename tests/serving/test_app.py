@@ -195,7 +195,8 @@ def test_a_failure_shows_no_trace_and_the_next_request_is_answered(serving):
 def test_keys_are_asked_for(serving):
     client = serving(access=Access({_digest('secret'): None}))
     assert asked(client, q='a')[0] == asked(client, q='a', api_key='wrong')[0] == 403
-    assert asked(client, q='a', api_key=3)[0] == 403
+    assert asked(client, q='a', api_key=3)[0] == 400
+    assert asked(client, q='a', api_key=None)[0] == 403
     assert asked(client, q='a', api_key='secret')[0] == 200
     headers = {'authorization': 'Bearer secret'}
     fields = {'q': 'a', 'source': 'en', 'target': 'fr'}

@@ -16,6 +16,7 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
       limits: what a request may ask for.
     """
     text = {'type': 'string'}
+    key = {'type': ['string', 'null']}
     texts = {
         'oneOf': [text, {'type': 'array', 'items': text, 'minItems': 1, 'maxItems': limits.texts}],
         'description': f'A text, or several; at most {limits.characters} characters together.',
@@ -34,7 +35,7 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
             'maximum': limits.alternatives,
             'default': 0,
         },
-        'api_key': text,
+        'api_key': key,
     }
     answered = {
         'translatedText': _one_or_list(text),
@@ -54,10 +55,42 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
                     'responses': _responses(_object(answered, ['translatedText']), asking=True),
                 }
             },
+            '/translate_file': {
+                'post': {
+                    'summary': 'Translate a file, whose structure stays.',
+                    'requestBody': _form(
+                        {
+                            'file': {'type': 'string', 'format': 'binary'},
+                            'source': asked['source'],
+                            'target': asked['target'],
+                            'api_key': text,
+                        },
+                        ['file', 'source', 'target'],
+                    ),
+                    'responses': _responses(
+                        _object(
+                            {'translatedFileUrl': text, 'detectedLanguage': detected},
+                            ['translatedFileUrl'],
+                        ),
+                        asking=True,
+                    ),
+                }
+            },
+            '/attention': {
+                'post': {
+                    'summary': 'Show what the model looks at while it translates a text.',
+                    'requestBody': _body(
+                        {name: asked[name] for name in ('source', 'target', 'api_key')}
+                        | {'q': text},
+                        ['q', 'source', 'target'],
+                    ),
+                    'responses': _responses(text, asking=True, kind='text/html'),
+                }
+            },
             '/detect': {
                 'post': {
                     'summary': 'Say which language a text is in.',
-                    'requestBody': _body({'q': texts, 'api_key': text}, ['q']),
+                    'requestBody': _body({'q': texts, 'api_key': key}, ['q']),
                     'responses': _responses(detections, asking=True),
                 }
             },
@@ -101,7 +134,14 @@ def _body(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {'required': True, 'content': {kind: {'schema': schema} for kind in kinds}}
 
 
-def _responses(schema: dict[str, Any], asking: bool = False) -> dict[str, Any]:
+def _form(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    schema = _object(properties, required)
+    return {'required': True, 'content': {'multipart/form-data': {'schema': schema}}}
+
+
+def _responses(
+    schema: dict[str, Any], asking: bool = False, kind: str = 'application/json'
+) -> dict[str, Any]:
     error = {
         'description': 'The reason, in one sentence.',
         'content': {'application/json': {'schema': _object({'error': {'type': 'string'}})}},
@@ -110,7 +150,7 @@ def _responses(schema: dict[str, Any], asking: bool = False) -> dict[str, Any]:
     return {
         '200': {
             'description': 'The answer.',
-            'content': {'application/json': {'schema': schema}},
+            'content': {kind: {'schema': schema}},
         },
         **{str(code): error for code in codes},
     }

@@ -194,9 +194,15 @@ async def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Docu
 
 
 def api_key(fields: dict[str, Any], request: Request) -> str:
-    """Return the key of a request, '' if it has none."""
+    """Return the key of a request, '' if it has none.
+
+    Raises:
+      Invalid: if it is something other than text.
+    """
     key = fields.get('api_key') or request.headers.get('authorization', '')
-    return key.removeprefix('Bearer ') if isinstance(key, str) else ''
+    if not isinstance(fields.get('api_key'), str | None):
+        raise Invalid('api_key is something other than text: send a text, or leave it out.')
+    return key.removeprefix('Bearer ')
 
 
 def _code(fields: dict[str, Any], name: str) -> str:
