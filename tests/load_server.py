@@ -1,7 +1,7 @@
-"""How fast a server is: python tests/load_server.py URL SENTENCES TRANSLATIONS [SECONDS].
+"""How fast a server is: tests/load_server.py URL SENTENCES TRANSLATIONS [SECONDS [CLIENTS ...]].
 
 Not a test. SENTENCES is a file with a sentence on each line, TRANSLATIONS what `translate` makes of
-it. For 1, 8 and 64 clients, each asks for one sentence again and again. Printed are sentences a
+it. For 1, 8 and 64 clients or the given numbers of them, each asks for one sentence again and again. Printed are sentences a
 second, the median and the 99th percentile of seconds, and how many answers were no line of
 TRANSLATIONS or that of another sentence. (Of two outputs with almost the same score, rounding may
 choose the other one.)
@@ -54,14 +54,14 @@ async def measure(
     )
 
 
-def main(url: str, sentences: str, translations: str, duration: str = '30') -> None:
+def main(url: str, sentences: str, translations: str, duration: str = '30', *numbers: str) -> None:
     """Measure with each number of clients."""
     files = (
         Path(path).read_text(encoding='utf-8').splitlines() for path in (sentences, translations)
     )
     pairs = list(zip(*files, strict=True))
     again, known = itertools.cycle(pairs), {translation for _, translation in pairs}
-    for clients in CLIENTS:
+    for clients in map(int, numbers or CLIENTS):
         asyncio.run(measure(url, again, known, clients, float(duration)))
 
 
