@@ -1,3 +1,7 @@
+import collections
+import html
+import random
+import re
 import time
 
 import pytest
@@ -102,7 +106,7 @@ def test_a_word_that_divides_the_words_of_a_mark_is_marked():
 
 def test_an_empty_output_keeps_the_structure():
     found = HtmlDocument('<p>a <img> <b>b</b></p>')
-    assert found.translated([Translation('', 0.0, (), alignment=())]) == '<p><img></p>'
+    assert found.translated([Translation('', 0.0, (), alignment=())]) == '<p><img><b></b></p>'
 
 
 def test_what_is_not_text_is_not_translated():
@@ -136,3 +140,48 @@ def test_hostile_html_takes_no_long_time(part):
 def test_deeply_nested_marks_keep_their_place():
     source = '<b>' * 100 + 'a' + '</b>' * 100
     assert reversed_words(source).count('<b>') == 100
+
+
+def random_html(draw, depth=0):
+    """Return well-formed HTML, each tag of which has a number of its own."""
+    found = ''
+    for _ in range(draw.randrange(1, 5)):
+        kind = draw.randrange(9)
+        name = 'p' if kind == 7 else draw.choice(['b', 'i', 'a'])
+        tag = f'{name} n="{draw.randrange(10**9)}"'
+        if kind < 4:
+            found += draw.choice('cat|big red|x&amp;y|(n)|!|,|é|1'.split('|')) + draw.choice(' \n|')
+        elif kind < 8 and depth < 4:
+            found += f'<{tag}>{random_html(draw, depth + 1)}</{name}>'
+        else:
+            found += f'<img {tag}>'
+    return found.replace('|', '')
+
+
+def random_output(draw, text):
+    words = [draw.choice(['un', 'deux.', '(x)', '!', "d'or", '<ok>']) for _ in text.split()]
+    words = words[draw.randrange(3) :] + ['fin'] * draw.randrange(3)
+    count = len(text.split())
+    pairs = [(draw.randrange(count), t) for t in range(len(words)) if draw.random() < 0.85]
+    return Translation(' '.join(words), 0.0, (), alignment=tuple(sorted(pairs)))
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_no_tag_is_lost_and_all_are_closed_whatever_the_alignment_is(seed):
+    draw = random.Random(seed)
+    for _ in range(100):
+        source = random_html(draw)
+        found = HtmlDocument(source)
+        outputs = [random_output(draw, text) for text in found.texts]
+        result = found.translated(outputs)
+        counts = [collections.Counter(re.findall('<[^/>]+>', x)) for x in (source, result)]
+        assert not counts[0] - counts[1]
+        assert all(tag[:3] in ('<b ', '<i ', '<a ') for tag in counts[1] - counts[0])
+        opened = []
+        for end, name in re.findall(r'<(/?)(\w+)', re.sub('<img.*?>', '', result)):
+            assert not end or opened.pop() == name
+            opened += [] if end else [name]
+        assert not opened
+        text = html.unescape(re.sub('<[^>]+>', '', result))
+        for output in outputs:
+            assert ''.join(output.text.split()) in ''.join(text.split())

@@ -99,13 +99,14 @@ class MarkedText:
         An output without words is one list, of the points.
         """
         head, points, tail = self._sections()
+        words = self._words()
         targets = _spans(output)
         if not targets:
-            return [[*head, *(piece for _, piece in points), *tail]]
+            kept = [*head, *(piece for _, piece in points), *tail]
+            return [kept + [piece for _, piece in _lost(words, kept)]]
         sources: list[int | None] = [None] * len(targets)
         for source, target in sorted(alignment, reverse=True):
             sources[target] = source
-        words = self._words()
         nearest = _Nearest(sources)
         cores = _cores(words, sources, nearest)
         before, after = self._placed(points, nearest)
@@ -119,6 +120,8 @@ class MarkedText:
                 pieces.insert(0, Piece(output[end:begin], of_both))
             found.append(pieces)
             end = stop
+        for s, piece in _lost(words, [*itertools.chain(*found)]):
+            found[nearest(s)[-1]].append(piece)
         found[0][:0] = head
         found[-1] += tail
         return found
@@ -264,6 +267,23 @@ def _cores(words: Sequence[_Word], sources: Sequence[int | None], nearest: _Near
         around = common(found[t - 1], found[t + 1])
         if found[t] == around[: len(found[t])]:
             found[t] = around
+    return found
+
+
+def _lost(words: Sequence[_Word], pieces: Iterable[Piece]) -> list[tuple[int, Piece]]:
+    """Return an empty piece for each mark that marks nothing in a translation, and its word.
+
+    Args:
+      words: the words of the text.
+      pieces: the translation.
+    """
+    present = {mark for piece in pieces for mark in piece.marks}
+    found = []
+    for s, word in enumerate(words):
+        for marks in dict.fromkeys(word.marks):
+            if not present.issuperset(marks):
+                found.append((s, Piece('', marks)))
+                present.update(marks)
     return found
 
 
