@@ -62,16 +62,20 @@ def by_slurm(index, port):
 
 
 @contextlib.contextmanager
-def two_processes(workdir, config, variables=by_variables):
-    """Starts `main` twice, four CPU devices each; none is left at the end."""
+def two_processes(workdir, config, variables=by_variables, bucket=None):
+    """Starts `main` twice, four CPU devices each; none is left at the end.
+
+    With a `BucketServer`, the run has the same name there, and only its output is beside `workdir`.
+    """
     path = config_file(workdir.with_suffix('.py'), config)
     command = [sys.executable, '-m', 'transformer_jax.main', f'--config={path}']
-    command += [f'--workdir={workdir}']
+    command += [f'--workdir={f"{bucket.url}/{workdir.name}" if bucket else workdir}']
+    environment = (bucket.environment if bucket else {}) | on_devices(4)
     port = free_port()
     both = [
         subprocess.Popen(
             command,
-            env=on_devices(4) | variables(index, port),
+            env=environment | variables(index, port),
             stdout=workdir.with_suffix(f'.out{index}').open('w'),
             stderr=workdir.with_suffix(f'.err{index}').open('w'),
         )
@@ -142,15 +146,22 @@ def test_two_processes_resume_the_run_of_one_and_one_resumes_theirs(
 
 
 @pytest.mark.slow
-def test_two_processes_start_from_the_weights_of_another_run(tmp_path, six_steps):
+def test_two_processes_in_a_bucket_start_from_the_weights_of_another_run(tmp_path, six_steps):
+    from bucket_server import bucket_server  # here, since it skips where no emulator is installed
+
     config = tiny(data=ONE_SHAPE, train={'steps': 3, 'init_from': str(six_steps)})
     train(config, tmp_path / 'one')
     workdir = tmp_path / 'two'
-    with two_processes(workdir, config) as both:
-        assert wait(both, workdir) == [0, 0], errors(workdir)
+    with bucket_server() as server:
+        with two_processes(workdir, config, bucket=server) as both:
+            assert wait(both, workdir) == [0, 0], errors(workdir)
+        workdir.mkdir()
+        (workdir / 'metrics.jsonl').write_bytes(server.read('two/metrics.jsonl'))
     found, expected = logged(workdir), logged(tmp_path / 'one')
     for key in (('dev', 0), ('train', 3)):
         assert found[key]['loss'] == pytest.approx(expected[key]['loss'], rel=TOLERANCE)
+    assert 'two/checkpoints/3/commit_success.txt' in server.names()
+    assert 'two/lock' not in server.names()
 
 
 @pytest.mark.slow
