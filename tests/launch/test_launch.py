@@ -163,14 +163,18 @@ def test_shellcheck_finds_nothing(script):
     assert done.returncode == 0, done.stdout
 
 
-def test_the_kubernetes_file_follows_its_schema():
+@pytest.mark.parametrize(
+    ('name', 'kinds'),
+    [('kubernetes.yaml', ['Service', 'Job']), ('serve.yaml', ['Service', 'Deployment'])],
+)
+def test_a_kubernetes_file_follows_its_schema(name, kinds):
     if importlib.util.find_spec('kubernetes_validate') is None:
         pytest.skip('kubernetes-validate is not installed')
     import kubernetes_validate
     import yaml
 
-    documents = list(yaml.safe_load_all((LAUNCH / 'kubernetes.yaml').read_text()))
-    assert [d['kind'] for d in documents] == ['Service', 'Job']
+    documents = list(yaml.safe_load_all((LAUNCH / name).read_text()))
+    assert [d['kind'] for d in documents] == kinds
     for document in documents:
         kubernetes_validate.validate(document, '1.31', strict=True)
 
