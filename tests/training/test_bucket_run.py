@@ -1,5 +1,6 @@
 """A run in a bucket, with a server of this machine in place of Google's."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from bucket_server import bucket_server
-from tiny_run import on_devices
 
 # In processes of their own, because TensorStore reads its variables once.
 _TRAIN = """
@@ -28,8 +28,7 @@ def started(server, cache, *arguments):
     """Start a process that trains in the bucket; with a second argument, it compares both runs."""
     return subprocess.Popen(
         [sys.executable, '-c', _TRAIN, *map(str, arguments)],
-        env=on_devices(8)
-        | server.environment
+        env=server.environment
         | {'TRANSFORMER_JAX_CACHE': str(cache), 'PYTHONPATH': f'{Path(__file__).parents[1]}:.'},
         stderr=subprocess.PIPE,
         text=True,
@@ -49,6 +48,8 @@ def on_disk(tmp_path_factory):
 
 @pytest.mark.slow
 def test_killed_damaged_and_resumed_on_another_machine_it_ends_as_on_disk(on_disk, tmp_path):
+    for machine in ('one', 'another'):  # each has the programs, which take long to compile, only
+        shutil.copytree(on_disk.parent / 'cache' / 'compiled', tmp_path / machine / 'compiled')
     with bucket_server() as server:
         workdir, third = f'{server.url}/runs/a', 'runs/a/checkpoints/9/'
         process = started(server, tmp_path / 'one', workdir)
