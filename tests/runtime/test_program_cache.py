@@ -158,6 +158,18 @@ def test_a_folder_that_cannot_be_written_costs_only_time(folder, processes, capl
     assert 'are not kept for the next start' in caplog.text
 
 
+def test_a_folder_that_cannot_be_written_is_named_once(folder, monkeypatch, caplog):
+    def refuse(path, mode):
+        raise OSError(30, 'Read-only file system', str(path))
+
+    monkeypatch.setattr(program_cache, 'atomic_write', refuse)
+    cache = ProgramCache(folder)
+    for key in ('one', 'two'):
+        cache.compile(key, jax.jit(lambda x: x).lower(1.0))
+    (record,) = caplog.records
+    assert f'({str(folder)!r}: Read-only file system)' in record.getMessage()
+
+
 def test_nothing_is_kept_while_jax_uses_its_own_cache(folder, processes, tmp_path, caplog):
     """XLA writes programs from JAX's cache without their kernels: they fail when they run."""
     before = jax.config.jax_compilation_cache_dir

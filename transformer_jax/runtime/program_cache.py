@@ -143,6 +143,8 @@ class ProgramCache:
         if key is not None:
             try:
                 self._write(self._folder / key, compiled)
+            except OSError as error:  # the names of the files would make each reason another one
+                _warn_not_kept(f'{str(self._folder)!r}: {error.strerror}')
             except Exception as error:
                 _warn_not_kept(str(error))
         return compiled
