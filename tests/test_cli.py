@@ -88,6 +88,14 @@ def test_every_package_is_in_the_wheel():
     assert set(PYPROJECT['tool']['setuptools']['packages']) == {*found, 'transformer_jax.configs'}
 
 
+def test_every_file_beside_the_code_is_in_the_wheel():
+    package = REPOSITORY / 'transformer_jax'
+    patterns = PYPROJECT['tool']['setuptools']['package-data']['transformer_jax']
+    packed = {path for pattern in patterns for path in package.glob(pattern)}
+    files = {path for path in package.rglob('*.*') if path.suffix not in ('.py', '.pyc')}
+    assert files - packed == {package / 'README.md'}
+
+
 @pytest.fixture(scope='module')
 def installed(tmp_path_factory, release):
     """The bin folder of a venv that holds the wheel and sees the libraries of this Python.

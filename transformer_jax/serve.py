@@ -50,8 +50,8 @@ def _parser() -> command_line.Parser:
     parser = command_line.Parser(
         command='serve',
         description='Translates for programs and browsers, over HTTP: the interface of\n'
-        'LibreTranslate. /languages lists the pairs, /spec describes the interface, /health says\n'
-        'that it is ready, /metrics counts for Prometheus.',
+        'LibreTranslate. / is a page to translate in a browser, /languages lists the pairs, /spec\n'
+        'describes the interface, /health says that it is ready, /metrics counts for Prometheus.',
     )
     parser.add_argument(
         '--workdir',

@@ -54,7 +54,7 @@ def test_json_holds_everything(found):
     assert first['top'][0][0][0] == found[0].top[0][0][0]
 
 
-def in_browser(page, tmp_path, script=''):
+def in_browser(page, tmp_path, script='', fragment=''):
     """Return the page's elements, as HTML, after it was opened and `script` has run."""
     file = tmp_path / 'page.html'
     file.write_text(page.replace('</body>', f'<script>{script}</script></body>'), encoding='utf-8')
@@ -66,7 +66,7 @@ def in_browser(page, tmp_path, script=''):
         f'--user-data-dir={tmp_path}/user',
     ]
     opened = subprocess.run(
-        [*command, '--virtual-time-budget=5000', '--dump-dom', file.as_uri()],
+        [*command, '--virtual-time-budget=5000', '--dump-dom', file.as_uri() + fragment],
         capture_output=True,
         text=True,
         timeout=120,
@@ -165,3 +165,11 @@ def test_a_text_cannot_break_the_page(found, tmp_path):
     assert '<title>Title</title>' in dom and 'data-ready="0"' in dom
     option = re.search(r'<option value="0">1\. (.*?)</option>', dom, re.DOTALL)[1]
     assert html.unescape(option) == HOSTILE
+
+
+@needs_browser
+@pytest.mark.parametrize(('fragment', 'shown'), [('', '.'), ('#whole-words', 'dort.')])
+def test_an_address_can_ask_for_whole_words(found, tmp_path, fragment, shown):
+    dom = in_browser(attention_page(found[:1], 'Title'), tmp_path, '', fragment)
+    labels = re.findall(r'<text [^>]*data-side="0"[^>]*>(.*?)</text>', dom)
+    assert labels[-2] == shown

@@ -382,4 +382,6 @@ document.addEventListener('keydown', event => {
 });
 
 state.layer = Math.max(0, sentences[0].layers - 2);
+// With #whole-words in its address, the page begins with whole words.
+byId('words').checked = state.words = location.hash === '#whole-words';
 show(0);

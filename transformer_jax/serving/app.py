@@ -30,6 +30,7 @@ from transformer_jax.serving.languages import Detected, Languages, Pair
 from transformer_jax.serving.limits import Limits
 from transformer_jax.serving.metrics import CONTENT_TYPE, Metrics
 from transformer_jax.serving.openapi import document
+from transformer_jax.serving.page import page_routes
 from transformer_jax.serving.requests import (
     FORMATS,
     Invalid,
@@ -94,7 +95,8 @@ class Server:
             routes=[
                 Route(path, self._counted(path, answer), methods=[method])
                 for path, (method, answer) in routes.items()
-            ],
+            ]
+            + page_routes(),
             exception_handlers={HTTPException: _error, Exception: _failure},
             middleware=[cors] if origins else [],
         )
@@ -286,6 +288,7 @@ class Server:
         first = self.languages.listed()[0]
         return JSONResponse(
             {
+                'alternativesLimit': self.limits.alternatives,
                 'apiKeys': self.access.keys is not None,
                 'charLimit': self.limits.characters,
                 'frontendTimeout': 500,
@@ -294,6 +297,7 @@ class Server:
                     'source': {name: first[name] for name in ('code', 'name')},
                     'target': {'code': first['targets'][0], 'name': first['targets'][0]},
                 },
+                'languageDetection': self.languages.can_detect,
                 'suggestions': False,
                 'supportedFilesFormat': [*KINDS],
                 'supportedFormats': [*FORMATS],

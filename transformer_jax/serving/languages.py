@@ -26,14 +26,15 @@ class Languages:
 
     Attributes:
       pairs: (source, target) codes.
+      can_detect: whether the package that knows languages is there.
     """
 
     def __init__(self, pairs: Iterable[Pair]):
         """Load the package that knows languages, if it is there and there are several."""
         self.pairs = tuple(pairs)
         codes = sorted({code for pair in self.pairs for code in pair})
-        self._identifier = None
-        if importlib.util.find_spec('py3langid') is not None:
+        self.can_detect = importlib.util.find_spec('py3langid') is not None
+        if self.can_detect:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
             self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
@@ -63,7 +64,7 @@ class Languages:
         Raises:
           UserError: if the package that knows languages is missing.
         """
-        if self._identifier is None:
+        if not self.can_detect:
             raise UserError(
                 "source='auto' needs a package: pip install 'transformer_jax[language]' on the "
                 'server, or name the language of the text.'
