@@ -48,7 +48,7 @@ function fill(select, choices, wanted) {
 
 function setLanguages(source, target) {
   const sources = languages.map(one => [one.code, one.name]);
-  if (settings.languageDetection && sources.length > 1) sources.unshift(['auto', 'Detect language']);
+  if (settings.languageDetection && sources.length > 1) sources.unshift(['auto', 'Detect']);
   fill(byId('source'), sources, source);
   const targets = targetsOf(byId('source').value).map(code => [code, languageName(code)]);
   fill(byId('target'), targets.sort((a, b) => a[1].localeCompare(b[1])), target);
@@ -108,7 +108,7 @@ async function ask(path, fields, signal) {
 // When a server wants to be asked again: after some seconds, or at a date.
 function again(header) {
   const at = isNaN(header) ? Date.parse(header) : Date.now() + 1000 * header;
-  return header && at ? ` Try again at ${new Date(at).toLocaleTimeString()}.` : '';
+  return header && at ? ` Not before ${new Date(at).toLocaleTimeString()}.` : '';
 }
 
 async function translate() {
