@@ -84,10 +84,10 @@ def chromium():
 def tab(chromium, address):
     """The page as somebody finds it who has never been there."""
     chromium.screen(1280, 800)
-    chromium.send('Storage.clearDataForOrigin', origin=address, storageTypes='local_storage')
     opened(chromium, address)
     chromium.problems.clear()
     yield chromium
+    chromium.value('localStorage.clear()')
     assert [problem for problem in chromium.problems if 'Failed to load' not in problem] == []
 
 
