@@ -1,0 +1,155 @@
+"""Zip files of XML parts, as word processors write them, from people who may mean harm."""
+
+import copy
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformer_jax.errors import UserError, first_line
+
+try:
+    from lxml import etree
+except ImportError:
+    raise UserError(
+        "this file needs a package: pip install 'transformer_jax[documents]'."
+    ) from None
+
+# Small files can become huge: limits on the bytes of all parts that are read, and on their tags.
+_MOST_MEBIBYTES = 32
+_MOST_TAGS = 2_000_000
+# What zipfile raises for damaged files.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    OSError,
+    OverflowError,
+)
+
+
+class Archive:
+    """A zip file, in which parts are replaced.
+
+    Attributes:
+      names: of its parts.
+    """
+
+    def __init__(self, data: bytes):
+        """Take the bytes of the file.
+
+        Raises:
+          UserError: if it is no zip file, or damaged.
+        """
+        self._data = data
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                self._infos, self._comment = archive.infolist(), archive.comment
+        except _DAMAGE as error:
+            raise _damaged(error) from None
+        # Otherwise a small file could have the same large part many times.
+        if sum(info.compress_size for info in self._infos) > len(data):
+            raise _damaged('parts overlap')
+        self.names = [info.filename for info in self._infos]
+        if len({*self.names}) < len(self.names):
+            raise _damaged('two parts have one name')
+
+    def roots(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the root element of each of these parts.
+
+        Raises:
+          UserError: if one is missing, damaged, encrypted, or has a DTD, or all are too large.
+        """
+        most = _MOST_MEBIBYTES << 20
+        found, tags = {}, 0
+        encrypted = {info.filename for info in self._infos if info.flag_bits & 1}
+        if encrypted.intersection(names):
+            raise UserError('the file has a password: save it without one.')
+        try:
+            with zipfile.ZipFile(io.BytesIO(self._data)) as archive:
+                for name in names:
+                    with archive.open(name) as file:
+                        part = file.read(most + 1)
+                    most -= len(part)
+                    tags += part.count(b'<')
+                    if most < 0 or tags > _MOST_TAGS:
+                        raise UserError(
+                            f'the text in the file has more than {_MOST_MEBIBYTES} MiB or '
+                            f'{_MOST_TAGS:,} tags: divide the file into several.'
+                        )
+                    found[name] = _root(part)
+        except UserError:
+            raise
+        except _DAMAGE as error:
+            raise _damaged(error) from None
+        return found
+
+    def replaced(self, roots: Mapping[str, Any]) -> bytes:
+        """Return the file with other root elements of some parts. All other parts are the same.
+
+        Raises:
+          UserError: if it is damaged.
+        """
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, 'w') as archive:
+            archive.comment = self._comment
+            for info in map(copy.copy, self._infos):
+                if info.filename in roots:
+                    tree = roots[info.filename].getroottree()
+                    part = etree.tostring(
+                        tree, encoding='UTF-8', xml_declaration=True, standalone=True
+                    )
+                    archive.writestr(info, part)
+                else:
+                    _copy(info, self._compressed(info), archive)
+        return out.getvalue()
+
+    def _compressed(self, info: zipfile.ZipInfo) -> bytes:
+        begin = info.header_offset
+        header = self._data[begin : begin + 30]
+        if len(header) < 30 or not header.startswith(b'PK\3\4'):
+            raise _damaged('a part is missing')
+        begin += 30 + sum(struct.unpack('<HH', header[26:]))
+        return self._data[begin : begin + info.compress_size]
+
+
+def _copy(info: zipfile.ZipInfo, compressed: bytes, archive: zipfile.ZipFile) -> None:
+    """Write a part as it is compressed, which takes no time and is safe for parts of any size."""
+    info.flag_bits &= ~8  # the header has the size, which may have followed the part
+    info.header_offset = archive.start_dir
+    archive.fp.seek(archive.start_dir)
+    archive.fp.write(info.FileHeader() + compressed)
+    archive.filelist.append(info)
+    archive.NameToInfo[info.filename] = info
+    archive.start_dir = archive.fp.tell()
+
+
+def _root(part: bytes) -> Any:
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        root = etree.fromstring(part, parser)
+    except etree.XMLSyntaxError as error:
+        raise _damaged(error) from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise _damaged('it has a DTD')
+    return root
+
+
+def _damaged(reason: BaseException | str) -> UserError:
+    text = first_line(reason) if isinstance(reason, BaseException) else reason
+    return UserError(
+        f'the file is damaged ({text}): open it in a word processor and save it again.'
+    )
