@@ -1,4 +1,7 @@
+import sys
+
 import pytest
+from office_files import body_of, word_file
 
 from transformer_jax.documents.files import KINDS, kind_of, read_document
 from transformer_jax.errors import UserError
@@ -33,6 +36,19 @@ def test_a_file_is_read_by_its_ending(name, data, expected):
     assert upper(name, data.encode()) == expected
 
 
+def test_a_word_file_is_read():
+    data = word_file('<w:p><w:r><w:t>a</w:t></w:r></w:p>')
+    assert '>A<' in body_of(upper('a.docx', data))
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    for name in ('archive', 'office', 'word'):
+        monkeypatch.delitem(sys.modules, f'transformer_jax.documents.{name}', raising=False)
+    monkeypatch.setitem(sys.modules, 'lxml', None)
+    with pytest.raises(UserError, match=r"pip install 'transformer_jax\[documents\]'"):
+        read_document('a.docx', b'')
+
+
 def test_html_that_calls_itself_utf_16_is_read_as_utf_8():
     # As https://encoding.spec.whatwg.org says: ASCII could not be read otherwise.
     assert upper('a.html', b'<meta charset=utf-16>\xc3\xa9') == b'<meta charset=utf-16>\xc3\x89'
@@ -50,6 +66,7 @@ def test_html_keeps_its_encoding():
         ('a.txt', b'\xff', "'a.txt': the file is not text in utf-8: convert it to UTF-8."),
         ('a.html', b'<meta charset=odd>a', 'not text in odd'),
         ('a.html', b'<meta charset=base64>a', 'not text in base64'),
+        ('a.docx', b'a', "'a.docx': the file is no .docx file: save it as .docx."),
         ('a.srt', b'a', "'a.srt': these are no subtitles"),
         ('a.pdf', b'a', "'a.pdf' is no file to translate: send .txt or .srt"),
         ('txt', b'a', 'no file to translate'),

@@ -130,9 +130,9 @@ def test_a_blank_at_an_edge_without_preserve_is_none():
     assert WordDocument(word_file(source)).texts == ['unbelievable']
 
 
-def test_hyphens_are_characters():
-    source = paragraph('<w:r><w:t>e</w:t><w:noBreakHyphen/><w:t>mail</w:t></w:r>')
-    assert WordDocument(word_file(source)).texts == ['e\u2011mail']
+def test_models_see_usual_hyphens_only():
+    source = '<w:t>e</w:t><w:noBreakHyphen/><w:t>mail</w:t><w:softHyphen/><w:t>er</w:t>'
+    assert WordDocument(word_file(paragraph(holding(source)))).texts == ['e-mailer']
 
 
 def test_paragraphs_are_found_wherever_they_are():

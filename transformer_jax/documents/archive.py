@@ -12,10 +12,10 @@ from transformer_jax.errors import UserError, first_line
 
 try:
     from lxml import etree
-except ImportError:
+except ModuleNotFoundError as error:
     raise UserError(
-        "this file needs a package: pip install 'transformer_jax[documents]'."
-    ) from None
+        "such a file needs a package: pip install 'transformer_jax[documents]'."
+    ) from error
 
 # Small files can become huge: limits on the bytes of all parts that are read, and on their tags.
 _MOST_MEBIBYTES = 32

@@ -130,6 +130,8 @@ class DividedText:
                 found += part.translated(output.text, output.alignment or ())
             else:
                 found += part.pieces
+        # A format or link that has lost its words is empty, and shows nothing.
+        found = [piece for piece in found if piece.text or piece.point is not None]
         _order_ranges(found)
         return found
 

@@ -31,9 +31,8 @@ _SPACE = '{http://www.w3.org/XML/1998/namespace}space'
 
 _WRAPPERS = frozenset('hyperlink ins moveTo smartTag customXml sdt dir bdo'.split())
 _DIVIDERS = frozenset('tab ptab br cr fldChar instrText'.split())
-_HYPHENS = {'noBreakHyphen': '\u2011', 'softHyphen': '\u00ad'}
-# They say where the program found errors and where pages ended, before the translation.
-_DROPPED = frozenset('proofErr lastRenderedPageBreak'.split())
+# They say where errors are, where pages end and where words may be divided, in the source only.
+_DROPPED = frozenset('proofErr lastRenderedPageBreak softHyphen'.split())
 _NOT_FORMAT = frozenset('lang noProof'.split())
 # Further elements within one another keep their place with all that is in them.
 _MOST_OPEN = 32
@@ -199,8 +198,9 @@ class _Paragraph:
     def _add(self, atom: _Atom, marks: Marks) -> None:
         element, run = atom
         name = _name(element)
-        if run is not None and (name == 't' or name in _HYPHENS):
-            text = _HYPHENS.get(name) or element.text or ''
+        if run is not None and name in ('t', 'noBreakHyphen'):
+            # Models know the usual hyphen.
+            text = (element.text or '') if name == 't' else '-'
             if name == 't' and element.get(_SPACE) != 'preserve':
                 text = text.strip(' \t\r\n')
             if text:
