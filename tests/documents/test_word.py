@@ -181,7 +181,7 @@ def test_a_bookmark_begins_before_it_ends():
 def test_a_control_bound_to_data_shows_its_translation():
     properties = '<w:sdtPr><w:id w:val="7"/>{}</w:sdtPr>'
     control = '<w:sdt>' + properties + '<w:sdtContent>{}</w:sdtContent></w:sdt>'
-    bound = '<w:dataBinding w:xpath="x"/>'
+    bound = '<w:dataBinding w:xpath="x"/><r:dataBinding/>'
     source = control.format(bound, paragraph(control.format(bound, run('a'))))
     expected = control.format('', paragraph(control.format('', run('A'))))
     assert body_of(translated(WordDocument(word_file(source)))) == expected

@@ -134,7 +134,7 @@ class _Paragraph:
         self._pieces: list[Piece] = []
         self._walk([*_atoms(element)], ())
         self._base = _most_common_format(self._pieces)
-        # The text in the format that most of it has is not marked. So is a word with no alignment.
+        # The usual format is no mark, because words without alignment have no marks.
         self._divided = DividedText(
             piece._replace(marks=piece.marks[:-1])
             if piece.marks and piece.marks[-1] == self._base
@@ -323,5 +323,6 @@ def _is_symbol(element: Any) -> bool:
 def _drop_properties(control: Any, names: Iterable[str]) -> None:
     """Drop properties of a content control; one bound to data would show these as they were."""
     for properties in control.findall('{*}sdtPr'):
-        for child in [x for x in properties if _name(x) in names]:
+        # Newer versions have such properties in other namespaces, too.
+        for child in [x for x in properties if x.tag.rpartition('}')[2] in names]:
             properties.remove(child)
