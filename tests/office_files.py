@@ -44,6 +44,40 @@ def word_file(body, declaration='', **parts):
     return out.getvalue()
 
 
+def open_document(body, styles='', declarations='', media_type='text'):
+    """Return an .odt file.
+
+    Args:
+      body: XML of its text.
+      styles: XML of the master styles in styles.xml.
+      declarations: XML of the automatic styles.
+      media_type: the part of the file's type that says that it is a text.
+    """
+    media_type = f'application/vnd.oasis.opendocument.{media_type}'
+    ns = ' '.join(
+        f'xmlns:{x}="urn:oasis:names:tc:opendocument:xmlns:{y}:1.0"'
+        for x, y in [(x, x) for x in ('office', 'text', 'style', 'table', 'manifest')]
+        + [('draw', 'drawing'), ('fo', 'xsl-fo-compatible')]
+    )
+    ns += ' xmlns:xlink="http://www.w3.org/1999/xlink"'
+    parts = {
+        'mimetype': media_type,
+        'content.xml': f'<office:document-content {ns}><office:automatic-styles>{declarations}'
+        f'</office:automatic-styles><office:body><office:text>{body}</office:text></office:body>'
+        '</office:document-content>',
+        'styles.xml': f'<office:document-styles {ns}><office:master-styles>{styles}'
+        '</office:master-styles></office:document-styles>',
+        'META-INF/manifest.xml': f'<manifest:manifest {ns}><manifest:file-entry '
+        f'manifest:full-path="/" manifest:media-type="{media_type}"/></manifest:manifest>',
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w', zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            kind = zipfile.ZIP_STORED if name == 'mimetype' else zipfile.ZIP_DEFLATED
+            archive.writestr(name, content, kind)
+    return out.getvalue()
+
+
 def part_of(data, name='word/document.xml'):
     """Return a part of a file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -52,8 +86,13 @@ def part_of(data, name='word/document.xml'):
 
 def body_of(data):
     """Return the XML of the body of a .docx file."""
-    text = part_of(data)
-    return text[text.index('<w:body>') + 8 : text.index('</w:body>')]
+    return part_of(data).partition('<w:body>')[2].rpartition('</w:body>')[0]
+
+
+def text_of(data):
+    """Return the XML of the text of an .odt file."""
+    text = part_of(data, 'content.xml')
+    return text.partition('<office:text>')[2].rpartition('</office:text>')[0]
 
 
 def same(text):

@@ -184,7 +184,7 @@ def _parser() -> command_line.Parser:
         'empty line stays empty. It answers the lines that have come as soon as no more are\n'
         'waiting. With --output, a stopped command can be run again and resumes where it stopped.\n'
         'At a terminal, :help lists commands that change n_best, scores and beam_size.\n'
-        'Subtitles (.srt), pages (.html) and Word documents (.docx) are translated as a whole.',
+        'Files (.srt, .html, .docx, .odt) are translated as a whole.',
     )
     command_line.add_model_flags(parser)
     parser.add_argument('--input', help='file to read (default: stdin)')

@@ -142,7 +142,7 @@ def _root(part: bytes) -> Any:
     try:
         root = etree.fromstring(part, parser)
     except etree.XMLSyntaxError as error:
-        raise _damaged(error) from None
+        raise _damaged(error.msg or 'no XML') from None
     if root.getroottree().docinfo.internalDTD is not None:
         raise _damaged('it has a DTD')
     return root

@@ -76,12 +76,19 @@ def _word(data: bytes) -> Document:
     return FileDocument(WordDocument(data), bytes)
 
 
+def _open_document(data: bytes) -> Document:
+    from transformer_jax.documents.opendocument import OpenDocument
+
+    return FileDocument(OpenDocument(data), bytes)
+
+
 KINDS: Mapping[str, Callable[[bytes], Document]] = {
     '.txt': _plain,
     '.srt': _subtitles,
     '.html': _html,
     '.htm': _html,
     '.docx': _word,
+    '.odt': _open_document,
 }
 
 

@@ -3,10 +3,11 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
 from transformer_jax.documents.archive import Archive
-from transformer_jax.documents.marked_text import MarkedText, Piece
+from transformer_jax.documents.marked_text import MarkedText, Marks, Piece, common
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation
 
@@ -57,27 +58,30 @@ class OfficeDocument(ABC):
         self._names = self._parts(self._archive)
         if not self._names:
             raise self._wrong_kind()
-        paragraphs = self._paragraphs(self._archive.roots(self._names))
+        roots = self._archive.roots(self._names).values()
+        texts = (text for root in roots for x in self._paragraphs(root) for text in x.texts)
         # Word writes a text box twice. Its texts need one translation.
-        self.texts = list(dict.fromkeys(text for x in paragraphs for text in x.texts))
+        self.texts = list(dict.fromkeys(texts))
 
     def translated(self, outputs: Sequence[Translation]) -> bytes:
         """Return the file with a translation, with alignment, in the place of each text."""
         clean = [x._replace(text=_NOT_XML.sub('', x.text)) for x in outputs]
         by_text = dict(zip(self.texts, clean, strict=True))
-        roots = self._archive.roots(self._names)
-        # All are found before any changes, since there are paragraphs within paragraphs.
-        for paragraph in [x for x in self._paragraphs(roots) if x.texts]:
-            paragraph.translate(by_text)
-        return self._archive.replaced(roots)
+        changed = {}
+        for name, root in self._archive.roots(self._names).items():
+            # All are found before any changes, since there are paragraphs within paragraphs.
+            for paragraph in [x for x in self._paragraphs(root) if x.texts]:
+                paragraph.translate(by_text)
+                changed[name] = root
+        return self._archive.replaced(changed)
 
     @abstractmethod
     def _parts(self, archive: Archive) -> list[str]:
         """Return the names of the parts with text, none if it is a file of another kind."""
 
     @abstractmethod
-    def _paragraphs(self, roots: Mapping[str, Any]) -> Iterable[Paragraph]:
-        """Return the paragraphs of the parts with text."""
+    def _paragraphs(self, root: Any) -> Iterable[Paragraph]:
+        """Return the paragraphs of a part."""
 
     def _wrong_kind(self) -> UserError:
         return UserError(f'the file is no {self.kind} file: save it as {self.kind}.')
@@ -97,6 +101,54 @@ class Point(NamedTuple):
     divides: bool = False
     begins: Hashable = None
     ends: Hashable = None
+
+
+class Wrapper:
+    """A mark: an element around words."""
+
+    def __init__(self, element: Any):
+        """Take the element, which is not changed."""
+        self._element, self._empty = element, None
+
+    def open(self, parent: Any) -> Any:
+        """Add a copy of the element to another, and return where its content goes."""
+        if self._empty is None:
+            self._empty = deepcopy(self._element)
+            self._empty.tail = None
+            self.clear(self._empty)
+        shell = deepcopy(self._empty)
+        parent.append(shell)
+        return shell
+
+    def clear(self, copy: Any) -> None:
+        """Remove the content of a copy of the element."""
+        del copy[:]
+        copy.text = None
+
+    def close(self, parent: Any) -> None:
+        """Do nothing: the element has an end."""
+
+
+class OpenMarks:
+    """The marks that are open while the pieces of a paragraph are written."""
+
+    def __init__(self, paragraph: Any):
+        """Take the element of the paragraph."""
+        self._paragraph = paragraph
+        self._opened: list[tuple[Any, Any]] = []  # marks, and where the content of each goes
+
+    def change(self, marks: Marks) -> Any:
+        """Close and open marks, such as a `Wrapper`, and return where their content goes."""
+        same = len(common(tuple(mark for mark, _ in self._opened), marks))
+        while len(self._opened) > same:
+            mark, _ = self._opened.pop()
+            mark.close(self._parent())
+        for mark in marks[same:]:
+            self._opened.append((mark, mark.open(self._parent())))
+        return self._parent()
+
+    def _parent(self) -> Any:
+        return self._opened[-1][1] if self._opened else self._paragraph
 
 
 class DividedText:

@@ -11,8 +11,8 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from transformer_jax.documents.archive import Archive, etree
-from transformer_jax.documents.marked_text import Marks, Piece, common
-from transformer_jax.documents.office import DividedText, OfficeDocument, Point
+from transformer_jax.documents.marked_text import Marks, Piece
+from transformer_jax.documents.office import DividedText, OfficeDocument, OpenMarks, Point, Wrapper
 from transformer_jax.inference.outputs import Translation
 
 _NAMESPACES = frozenset(
@@ -58,11 +58,8 @@ class WordDocument(OfficeDocument):
             return []
         return [name for name, x in found.items() if x.endswith(_TYPES)]
 
-    def _paragraphs(self, roots: Mapping[str, Any]) -> Iterator['_Paragraph']:
-        for root in roots.values():
-            for element in root.iter('{*}p'):
-                if _name(element) == 'p':
-                    yield _Paragraph(element)
+    def _paragraphs(self, root: Any) -> Iterator['_Paragraph']:
+        return (_Paragraph(x) for x in root.iter('{*}p') if _name(x) == 'p')
 
 
 class _Atom(NamedTuple):
@@ -77,28 +74,19 @@ class _Atom(NamedTuple):
     run: Any = None
 
 
-class _Wrapper:
+class _Wrapper(Wrapper):
     """A mark: an element around runs."""
 
-    def __init__(self, element: Any):
-        self._element, self._empty = element, None
-
     def open(self, parent: Any) -> Any:
-        """Add a copy of the element, and return where its content goes."""
-        if self._empty is None:
-            self._empty = deepcopy(self._element)
-            self._empty.tail = None
-            content = _content(self._empty)
-            for child in [x for x in content if not _name(x).endswith('Pr')]:
-                content.remove(child)
-            _drop_properties(self._empty, {'dataBinding'})
-        shell = deepcopy(self._empty)
-        parent.append(shell)
+        shell = super().open(parent)
         _drop_properties(self._empty, {'id'})  # two copies with one id would not be valid
         return _content(shell)
 
-    def close(self, parent: Any) -> None:
-        """Do nothing: the element has an end."""
+    def clear(self, copy: Any) -> None:
+        content = _content(copy)
+        for child in [x for x in content if not _name(x).endswith('Pr')]:
+            content.remove(child)
+        _drop_properties(copy, {'dataBinding'})
 
 
 class _Field:
@@ -149,30 +137,19 @@ class _Paragraph:
         for child in list(self._element):
             if _name(child) != 'pPr':
                 self._element.remove(child)
-        opened = list[tuple[Any, Any]]()  # the open marks, and where the content of each goes
-
-        def change(marks: Marks) -> Any:
-            same = len(common(tuple(mark for mark, _ in opened), marks))
-            while len(opened) > same:
-                mark, _ = opened.pop()
-                mark.close(opened[-1][1] if opened else self._element)
-            for mark in marks[same:]:
-                parent = opened[-1][1] if opened else self._element
-                opened.append((mark, mark.open(parent)))
-            return opened[-1][1] if opened else self._element
-
+        opened = OpenMarks(self._element)
         for (marks, is_text), group in itertools.groupby(
             pieces, key=lambda piece: (piece.marks, piece.point is None)
         ):
             is_base = not marks or not isinstance(marks[-1], _Format)
-            parent = change(marks if is_base else marks[:-1])
+            parent = opened.change(marks if is_base else marks[:-1])
             if is_text:
                 text = ''.join(piece.text for piece in group)
                 self._append_run(parent, self._base if is_base else marks[-1], text)
             else:
                 for atom in itertools.chain.from_iterable(x.point.content for x in group):
                     _append(parent, atom, atom.element)
-        change(())
+        opened.change(())
         for control in self._element.iterancestors(f'{self._prefix}sdt'):
             _drop_properties(control, {'dataBinding'})
 
