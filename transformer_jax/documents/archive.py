@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 
 # Small files can become huge: limits on the bytes of all parts that are read, and on their tags.
 _MOST_MEBIBYTES = 32
-_MOST_TAGS = 2_000_000
+_MOST_TAGS = 1_000_000
 # What zipfile raises for damaged files.
 _DAMAGE = (
     zipfile.BadZipFile,

@@ -65,6 +65,8 @@ class Server:
         self.batcher, self.limits, self.access, self.metrics = batcher, limits, access, metrics
         self.languages = Languages(batcher.translators)
         self._downloads = Downloads()
+        # Files can take much memory while they are read.
+        self._reading = asyncio.Semaphore(2)
         self._splitters = {
             pair: TextSplitter(pair[0], _lengths(translator.vocabulary.source), LENGTHS[-1])
             for pair, translator in batcher.translators.items()
@@ -219,7 +221,8 @@ class Server:
     async def _translate_file(self, request: Request) -> Response:
         fields = await self._fields(request, files=1)
         source, target = languages_of(fields, self.languages.pairs)
-        name, document = await document_of(fields, self.limits)
+        async with self._reading:
+            name, document = await document_of(fields, self.limits)
         self.metrics.characters.inc(sum(map(len, document.texts)))
         answer = {}
         if source == 'auto':
