@@ -2,16 +2,19 @@
 
 import collections
 import contextlib
+import functools
 import heapq
 import itertools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 from transformer_jax.errors import UserError
+from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.serving.languages import Pair
 from transformer_jax.translator import Attention, Translation, Translator
 
@@ -116,15 +119,28 @@ class Batcher:
             translator.search.lengths = LENGTHS
 
     def prepare(self) -> None:
-        """Compile all programs that requests can need."""
+        """Compile all programs that requests can need, several at a time."""
+        tasks: list[Callable[[], None]] = []
         for translator in self.translators.values():
-            for length in LENGTHS:
-                for rows in _ROWS:
-                    translator.prepare(lengths=[length] * rows)
-            decode = translator.config.decode
+            decode, segments = translator.config.decode, translator.segments
             longest = translator.search.output_limit(LENGTHS[-1], decode)
-            translator.segments.aligner.fix_shapes(longest, decode)
-            translator.segments.attention_reader.fix_shapes(longest)
+            tasks += [
+                functools.partial(segments.attention_reader.fix_shapes, longest),
+                functools.partial(segments.aligner.fix_shapes, longest, decode),
+            ]
+            tasks += [
+                functools.partial(translator.prepare, lengths=[length] * rows)
+                for length in LENGTHS[::-1]
+                for rows in _ROWS[::-1]
+            ]
+        pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+        try:
+            with progress_bar('Compiling', total=len(tasks), unit=' parts') as bar:
+                for done in as_completed([pool.submit(task) for task in tasks]):
+                    done.result()
+                    bar.update()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def start(self) -> None:
         """Start the thread."""
