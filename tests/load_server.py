@@ -1,10 +1,9 @@
 """How fast a server is: tests/load_server.py URL SENTENCES TRANSLATIONS [SECONDS [CLIENTS ...]].
 
-Not a test. SENTENCES is a file with a sentence on each line, TRANSLATIONS what `translate --paragraphs`
-makes of it. For 1, 8 and 64 clients or the given numbers of them, each asks for one sentence again and
-again. Printed are sentences a second, the median and the 99th percentile of seconds, and how many
-answers were no line of TRANSLATIONS or that of another sentence. (Of two outputs with almost the
-same score, rounding may choose the other one.)
+Not a test. SENTENCES is a file with a sentence on each line, TRANSLATIONS what `translate
+--paragraphs` makes of it. For 1, 8 and 64 clients or the given numbers of them, each asks for one
+sentence again and again. Printed are sentences a second, the median and the 99th percentile of
+seconds, and how many answers were no line of TRANSLATIONS or that of another sentence.
 """
 
 import asyncio
