@@ -391,3 +391,4 @@ def test_what_is_not_there_is_answered_in_the_same_shape(serving):
     assert client.get('/health').json() == {'status': 'ok'}
     assert client.get('/frontend/settings').json()['charLimit'] == 20_000
     assert client.get('/spec').json()['openapi'] == '3.1.0'
+    assert '<code>POST /translate</code>' in client.get('/docs').text

@@ -25,12 +25,13 @@ from transformer_jax.inference.segments import SegmentedText
 from transformer_jax.inspection.attention_page import attention_page
 from transformer_jax.serving.access import Access
 from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
+from transformer_jax.serving.docs_page import docs_page
 from transformer_jax.serving.downloads import Downloads
 from transformer_jax.serving.languages import Detected, Languages, Pair
 from transformer_jax.serving.limits import Limits
 from transformer_jax.serving.metrics import CONTENT_TYPE, Metrics
 from transformer_jax.serving.openapi import document
-from transformer_jax.serving.page import page_routes
+from transformer_jax.serving.page import HEADERS, page_routes
 from transformer_jax.serving.requests import (
     FORMATS,
     Invalid,
@@ -88,6 +89,7 @@ class Server:
             '/frontend/settings': ('GET', self._settings),
             '/health': ('GET', self._health),
             '/metrics': ('GET', self._metrics),
+            '/docs': ('GET', self._docs),
             '/spec': ('GET', self._spec),
         }
         cors = Middleware(
@@ -312,6 +314,10 @@ class Server:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self.metrics.text(self.batcher.waiting()), media_type=CONTENT_TYPE)
+
+    async def _docs(self, request: Request) -> Response:
+        page = docs_page(document(self.languages.pairs, self.limits))
+        return HTMLResponse(page, headers=HEADERS)
 
     async def _spec(self, request: Request) -> Response:
         return JSONResponse(document(self.languages.pairs, self.limits))

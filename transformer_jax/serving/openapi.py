@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from transformer_jax import __version__
+from transformer_jax.documents.files import KINDS
 from transformer_jax.serving.limits import Limits
 from transformer_jax.serving.requests import FORMATS
 
@@ -16,24 +17,35 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
       limits: what a request may ask for.
     """
     text = {'type': 'string'}
-    key = {'type': ['string', 'null']}
+    key = {'type': ['string', 'null'], 'description': 'If this server asks for one.'}
     texts = {
         'oneOf': [text, {'type': 'array', 'items': text, 'minItems': 1, 'maxItems': limits.texts}],
-        'description': f'A text, or several; at most {limits.characters} characters together.',
+        'description': f'At most {limits.characters:,} characters together.',
     }
     detected = _object(
         {'language': text, 'confidence': {'type': 'number', 'minimum': 0, 'maximum': 100}}
     )
     asked = {
         'q': texts,
-        'source': {'enum': sorted({'auto', *(source for source, _ in pairs)})},
-        'target': {'enum': sorted({target for _, target in pairs})},
-        'format': {'enum': [*FORMATS], 'default': 'text'},
+        'source': {
+            'enum': sorted({'auto', *(source for source, _ in pairs)}),
+            'description': 'The language of the text; auto finds it.',
+        },
+        'target': {
+            'enum': sorted({target for _, target in pairs}),
+            'description': 'The language to translate to.',
+        },
+        'format': {
+            'enum': [*FORMATS],
+            'default': 'text',
+            'description': 'With html, tags stay around the words that they mark.',
+        },
         'alternatives': {
             'type': 'integer',
             'minimum': 0,
             'maximum': limits.alternatives,
             'default': 0,
+            'description': 'Further translations of each text.',
         },
         'api_key': key,
     }
@@ -60,7 +72,11 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
                     'summary': 'Translate a file, whose structure stays.',
                     'requestBody': _form(
                         {
-                            'file': {'type': 'string', 'format': 'binary'},
+                            'file': {
+                                'type': 'string',
+                                'format': 'binary',
+                                'description': f'Of the kind {", ".join(KINDS)}.',
+                            },
                             'source': asked['source'],
                             'target': asked['target'],
                             'api_key': text,
@@ -80,8 +96,8 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
                 'post': {
                     'summary': 'Show what the model looks at while it translates a text.',
                     'requestBody': _body(
-                        {name: asked[name] for name in ('source', 'target', 'api_key')}
-                        | {'q': text},
+                        {'q': text}
+                        | {name: asked[name] for name in ('source', 'target', 'api_key')},
                         ['q', 'source', 'target'],
                     ),
                     'responses': _responses(text, asking=True, kind='text/html'),
