@@ -89,11 +89,11 @@ class Killer:
             if remembered(workdir) != expected:
                 self._fault('differing', f'{workdir.name} ended with other bytes')
 
-    def translations(self, signals: int) -> None:
-        """Send SIGTERM to `translate` and `evaluate` with the model of `trainings`."""
+    def translations(self, signals: int, lines: int = 4000) -> None:
+        """Send SIGTERM to `translate` of some lines and `evaluate` with a model of `trainings`."""
         workdir = self._folder / 'reference'
         texts, output = self._folder / 'texts', self._folder / 'out'
-        pairs = phrasebook.generate(seed=1, train=4000, dev=0, test=0)['train']
+        pairs = phrasebook.generate(seed=1, train=lines, dev=0, test=0)['train']
         texts.write_text('\n'.join(source for source, _ in pairs), encoding='utf-8')
         arguments = {'workdir': workdir, 'input': texts, 'output': output}
         flags = {'translate': arguments, 'evaluate': {'workdir': workdir}}

@@ -103,9 +103,8 @@ def test_twenty_steps_on_a_mesh_equal_those_on_one_device(mesh, on_one_device):
     [
         {},
         {'tied_embeddings': 'decoder', 'sizes': VocabSizes(VOCAB_SIZE, 128)},
-        {'tied_embeddings': 'none', 'decoder_start': 'zero'},
     ],
-    ids=['paper', 'decoder', 'none'],
+    ids=['paper', 'decoder'],
 )
 def test_accumulation_on_a_mesh_equals_accumulation_on_one_device(options):
     options |= {'accumulate_steps': 2}
