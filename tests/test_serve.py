@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -91,7 +92,13 @@ def test_a_server_answers_and_ends_as_asked(workdir, translator):
     )
     assert second.returncode == 2
     assert 'cannot be listened at' in second.stderr
-    began = time.monotonic()
-    process.send_signal(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        many = texts * 40
+        answer = pool.submit(ask, '/translate', {**fields, 'q': many})
+        while 'translate_in_flight 2.0' not in ask('/metrics'):  # this one, and the question
+            assert not answer.done()
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(answer.result())['translatedText'] == translator(texts) * 40
     assert process.wait(30) == 0
     assert time.monotonic() - began < 10

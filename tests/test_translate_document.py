@@ -12,6 +12,7 @@ SUBTITLES = '1\n00:00:00,000 --> 00:00:01,000\nThe cat sleeps.\n\n'
 def folder(tmp_path):
     (tmp_path / 'a.html').write_text(PAGE)
     (tmp_path / 'a.srt').write_text(SUBTITLES)
+    (tmp_path / 'c.srt').mkdir()
     return tmp_path
 
 
@@ -34,11 +35,14 @@ def test_its_structure_stays(run_command, workdir, translator, folder):
         ('--input=a.srt', "a.srt' is a document: name the translated one with --output=NAME.srt."),
         ('--input=a.srt --output=b.txt', 'name the translated one with --output=NAME.srt.'),
         ('--input=a.srt --output=a.srt', 'is also --input'),
-        ('--input=b.srt --output=c.srt', 'cannot be read (No such file or directory)'),
+        ('--input=b.srt --output=d.srt', 'cannot be read (No such file or directory)'),
         ('--input=a.srt --output=b/c.srt', 'its folder does not exist: make it first.'),
         ('--input=a.srt --output=b.srt --align', 'with which --align has no meaning'),
         ('--input=a.srt --output=b.srt --n_best=2', 'with which --n_best has no meaning'),
         ('--input=bad.srt --output=b.srt', "bad.srt': these are no subtitles"),
+        ('--input=a.srt --output=c.srt', "--output='c.srt' is a folder: name a file."),
+        ('--input=a.srt.gz --output=b.srt.gz', "'a.srt.gz' is compressed: unpack it first."),
+        ('--input=a.vtt', "'a.vtt' is of a kind that is not read: convert it to .txt or .srt"),
     ],
 )
 def test_a_mistake_is_answered_and_nothing_is_written(
@@ -46,8 +50,8 @@ def test_a_mistake_is_answered_and_nothing_is_written(
 ):
     monkeypatch.chdir(folder)
     (folder / 'bad.srt').write_text('bad')
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     code, _, err = run_command(translate, '--workdir=absent', *flags.split())
     assert code == 2
     assert problem in err
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformer_jax.serving.app import Server
 
 _PACKAGES = ('starlette', 'uvicorn', 'prometheus_client', 'python_multipart', 'babel', 'sentencex')
-_GRACE = 8  # seconds in which requests that are being answered may end
+_GRACE = 7  # seconds in which requests that are being answered may end
 _MOST_CONNECTIONS = 1000
 _POLL = 0.05  # seconds
 
@@ -68,6 +68,8 @@ def _parser() -> command_line.Parser:
         ('max_texts', limits.texts, 'texts of a request'),
         ('max_alternatives', limits.alternatives, 'alternatives of a text, below the beam size'),
         ('max_body', limits.body, 'bytes of the body of a request'),
+        ('max_file_characters', limits.file_characters, 'characters of a file'),
+        ('max_file_body', limits.file_body, 'bytes of the body of a request with a file'),
         ('max_waiting', 4096, 'sentences that may wait; further requests get status 503'),
     ):
         parser.add_argument(f'--{name}', type=int, default=default, help=f'{what} ({default:,})')
@@ -83,6 +85,12 @@ def _parser() -> command_line.Parser:
         default=[],
         help='origin whose pages may ask from a browser, for example https://example.org, or *',
     )
+    parser.add_argument(
+        '--public_url',
+        default='',
+        help='address at which clients reach the server, for links to translated files, if a proxy '
+        'is before it: https://example.org/translate',
+    )
     return parser
 
 
@@ -92,8 +100,9 @@ def _server(flags: Any) -> 'Server':
 
     check_flags(flags)
     keys = None if flags.api_keys is None else read_keys(flags.api_keys)
-    from transformer_jax.serving.app import Server, translators_by_pair
+    from transformer_jax.serving.app import Server
     from transformer_jax.serving.batcher import Batcher
+    from transformer_jax.serving.languages import translators_by_pair
     from transformer_jax.serving.metrics import Metrics
     from transformer_jax.translator import Translator
 
@@ -113,7 +122,14 @@ def _server(flags: Any) -> 'Server':
         batch_timeout=flags.batch_timeout_ms / 1000,
         observe=metrics.observe_batch,
     )
-    limits = Limits(flags.max_body, flags.max_characters, flags.max_texts, flags.max_alternatives)
+    limits = Limits(
+        flags.max_body,
+        flags.max_characters,
+        flags.max_texts,
+        flags.max_alternatives,
+        flags.max_file_body,
+        flags.max_file_characters,
+    )
     return Server(batcher, limits, Access(keys, flags.requests_per_minute), metrics)
 
 
@@ -131,7 +147,7 @@ async def _serve(server: 'Server', flags: Any) -> None:
     import uvicorn
 
     config = uvicorn.Config(
-        server.application(flags.origin),
+        server.application(flags.origin, flags.public_url),
         host=flags.host,
         port=flags.port,
         log_config=None,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
-from transformer_jax.documents.files import kind_of, read_document
+from transformer_jax.documents.files import check_name, kind_of, read_document
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import check_output, open_output
@@ -45,6 +45,8 @@ def main(arguments: Sequence[str]) -> None:
     flags = parser.parse_args(arguments)
     programs = ProgramCache.open(cache_folder())
     options = _options(flags)
+    if flags.input is not None:
+        check_name(flags.input)
     if flags.input is not None and kind_of(flags.input) not in ('', '.txt'):
         with program_cache.use(programs):
             _translate_document(flags, options)
@@ -129,6 +131,8 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
         )
     place = user_path(flags.output, '--output')
     check_output(flags.output, {'--input': flags.input}, flags.workdir)
+    if place.is_dir():
+        raise UserError(f'--output={flags.output!r} is a folder: name a file.')
     if not place.absolute().parent.is_dir():
         raise UserError(f'--output={flags.output!r}: its folder does not exist: make it first.')
     try:
@@ -184,7 +188,7 @@ def _parser() -> command_line.Parser:
         'empty line stays empty. It answers the lines that have come as soon as no more are\n'
         'waiting. With --output, a stopped command can be run again and resumes where it stopped.\n'
         'At a terminal, :help lists commands that change n_best, scores and beam_size.\n'
-        'Files (.srt, .html, .docx, .odt) are translated as a whole.',
+        'Files (.srt, .html, .docx, .odt) are translated as a whole, and do not resume.',
     )
     command_line.add_model_flags(parser)
     parser.add_argument('--input', help='file to read (default: stdin)')

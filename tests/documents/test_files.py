@@ -54,20 +54,29 @@ def test_html_that_calls_itself_utf_16_is_read_as_utf_8():
     assert upper('a.html', b'<meta charset=utf-16>\xc3\xa9') == b'<meta charset=utf-16>\xc3\x89'
 
 
+def test_latin_1_means_windows_1252_as_in_browsers():
+    assert (
+        upper('a.html', b'<meta charset=iso-8859-1>it\x92s') == b'<meta charset=iso-8859-1>IT\x92S'
+    )
+
+
 def test_html_keeps_its_encoding():
-    page = '<meta charset="iso-8859-1"><p>é \u20ac</p>'
-    data = page.replace('\u20ac', '&euro;').encode('latin-1')
-    assert upper('a.html', data) == page.replace('é', 'É').encode('latin-1', 'xmlcharrefreplace')
+    page = '<meta charset="iso-8859-2"><p>é \u20ac</p>'
+    data = page.replace('\u20ac', '&euro;').encode('iso-8859-2')
+    assert upper('a.html', data) == page.replace('é', 'É').encode('iso-8859-2', 'xmlcharrefreplace')
 
 
 @pytest.mark.parametrize(
     ('name', 'data', 'problem'),
     [
         ('a.txt', b'\xff', "'a.txt': the file is not text in utf-8: convert it to UTF-8."),
-        ('a.html', b'<meta charset=odd>a', 'not text in odd'),
-        ('a.html', b'<meta charset=base64>a', 'not text in base64'),
+        ('a.html', b'<meta charset=odd>a', "charset='odd' is not known: save the page as utf-8."),
+        ('a.html', b'<meta charset=base64>a', "charset='base64' is not known"),
         ('a.docx', b'a', "'a.docx': the file is no .docx file: save it as .docx."),
+        ('a.html', b'<meta charset=idna>a', "charset='idna' is not known"),
+        ('a.html', b'<meta charset=utf-8>\xff', 'the file is not text in utf-8'),
         ('a.srt', b'a', "'a.srt': these are no subtitles"),
+        ('a.srt', b'WEBVTT\n\n00:01.000', r"SubRip \(line 1: 'WEBVTT"),
         ('a.pdf', b'a', "'a.pdf' is no file to translate: send .txt or .srt"),
         ('txt', b'a', 'no file to translate'),
     ],

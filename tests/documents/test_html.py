@@ -66,6 +66,10 @@ def test_tags_stay_where_words_stay(source):
         ('<p>a b<br>c d</p>', '<p>B A<br>D C</p>'),
         ('<pre>a b\n c d</pre>', '<pre>B A\n D C</pre>'),
         ('<div>a\n  b</div>', '<div>B A</div>'),
+        ('see <code>x</code>, too', 'TOO SEE <code>x</code>,'),
+        ('go http://x.org/?a=1.', 'GO http://x.org/?a=1.'),
+        ('a {{b}} c', '{{b}} C A'),
+        ('a <sup>[1]</sup> b', '<sup>[1]</sup> B A'),
     ],
 )
 def test_tags_follow_their_words(source, expected):
@@ -81,7 +85,7 @@ def test_punctuation_beside_a_mark_stays_outside():
 @pytest.mark.parametrize(
     ('source', 'output', 'expected'),
     [
-        ('the x<sup>1</sup>', 'le y1', 'le y<sup>1</sup>'),
+        ('the x<sub>1</sub>', 'le y1', 'le y<sub>1</sub>'),
         ('an un<b>believable</b>', 'un fou', 'un <b>fou</b>'),
         ('a <b>b</b>.', 'le c.', 'le <b>c</b>.'),
     ],
@@ -90,6 +94,21 @@ def test_a_mark_within_a_word_is_not_lost(source, output, expected):
     found = HtmlDocument(source)
     alignment = ((0, 0), (1, 1))
     assert found.translated([Translation(output, 0.0, (), alignment=alignment)]) == expected
+
+
+def test_an_end_without_a_mark_stays_outside():
+    found = HtmlDocument('a <b>red</b> car.')
+    output = Translation('une voiture rouge.', 0.0, (), alignment=((0, 0), (2, 1), (1, 2)))
+    assert found.translated([output]) == 'une voiture <b>rouge</b>.'
+
+
+def test_conditional_comments_and_signs_of_lists_stay():
+    source = (
+        '<p><![if !supportLists]><span style="mso-list: Ignore">·<span>&nbsp; </span></span>'
+        '<![endif]>a b</p>'
+    )
+    assert HtmlDocument(source).texts == ['a b']
+    assert reversed_words(source) == source.replace('a b', 'B A')
 
 
 def test_a_mark_whose_words_have_no_translation_marks_the_nearest_word():

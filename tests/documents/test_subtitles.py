@@ -40,6 +40,10 @@ def translated(source, *outputs):
         ('\u266a 12:30 \u266a', '\u266a 12:30 \u266a'),
         ('A big cat\nand a dog.', 'A BIG CAT\nAND A DOG.'),
         ('</i>A <b>cat', '</i>A <b>CAT</b>'),
+        ('- How old?\n- 42.', '- HOW OLD?\n- 42.'),
+        ('<i>- A cat.</i>\n<i>- A dog.</i>', '<i>- A CAT.</i>\n<i>- A DOG.</i>'),
+        ('What?\n- Nothing.', 'WHAT?\n- NOTHING.'),
+        ('Hello.\\NI see.', 'HELLO.\nI SEE.'),
     ],
 )
 def test_formats_and_lines_stay(source, expected):
@@ -55,6 +59,28 @@ def test_a_sentence_that_goes_on_is_translated_as_a_whole():
     source = file_of('I have seen', 'a <i>red</i> house.', 'It is old.')
     assert Subtitles(source).texts == ['I have seen a red house.', 'It is old.']
     assert translated(source) == file_of('I HAVE SEEN', 'A <i>RED</i> HOUSE.', 'IT IS OLD.')
+
+
+def test_a_format_may_go_on_in_the_next_subtitle():
+    source = file_of('<i>I think', 'you are right.</i>')
+    assert translated(source) == file_of('<i>I THINK</i>', '<i>YOU ARE RIGHT.</i>')
+
+
+def test_the_word_i_may_go_on_with_a_sentence():
+    assert len(Subtitles(file_of('If you go with us', "I'll wait.")).texts) == 1
+
+
+def test_signs_stay_with_their_word():
+    output = translated(file_of('Where are\nyou going?'), 'Où allez-vous donc ?')
+    assert '\n?' not in output
+    output = translated(file_of('do you', 'like it?'), 'aimez-vous ?')
+    assert output == file_of('aimez-vous ?', '')
+
+
+@pytest.mark.parametrize('end', ['', '\n', '\n\n\n'])
+def test_the_end_of_the_file_stays(end):
+    source = file_of('A cat.').rstrip('\n') + end
+    assert translated(source) == source.replace('A cat.', 'A CAT.')
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,13 @@ def serving(translators):
     """Call it to get a client of a server."""
     batchers = []
 
-    def serve(limits=None, access=None, origins=(), **options):
+    def serve(limits=None, access=None, origins=(), public_url='', **options):
         metrics = Metrics()
         batcher = Batcher(translators, observe=metrics.observe_batch, **options)
         batcher.start()
         batchers.append(batcher)
         server = Server(batcher, limits or Limits(), access or Access(), metrics)
-        client = TestClient(server.application(origins), raise_server_exceptions=False)
+        client = TestClient(server.application(origins, public_url), raise_server_exceptions=False)
         client.batcher = batcher
         return client
 
@@ -153,10 +153,18 @@ def test_languages_are_listed_and_detected(serving):
         ({'q': 'a', 'source': 'xx'}, 400, "source='xx' is not supported: choose auto or en or fr."),
         ({'q': 'a', 'source': 'fr'}, 400, "source='fr' is not translated to target='fr'"),
         ({'q': 'a', 'format': 'pdf'}, 400, "format='pdf' is not supported"),
-        ({'q': 'a', 'alternatives': 4}, 400, 'alternatives=4 must be from 0 to 3.'),
-        ({'q': 'a', 'alternatives': True}, 400, 'alternatives=True must be from 0 to 3.'),
-        ({'q': 'a', 'alternatives': '1e3'}, 400, "alternatives='1e3' must be from 0 to 3."),
-        ({'q': 'abc ' * 5001}, 400, 'q has 20,004 characters: send at most 20,000 at once.'),
+        ({'q': 'a', 'alternatives': 4}, 400, 'alternatives=4 must be a whole number'),
+        (
+            {'q': 'a', 'alternatives': True},
+            400,
+            'alternatives=True must be a whole',
+        ),
+        (
+            {'q': 'a', 'alternatives': '1e3'},
+            400,
+            "alternatives='1e3' must be a whole",
+        ),
+        ({'q': 'abc ' * 5001}, 400, 'q has 20,004 characters: send at most 20,000 at once'),
         ({'q': ['a'] * 257}, 400, 'q has 257 texts: send at most 256 at once.'),
         ({'q': 'a' * (1 << 20)}, 413, 'the body has more than 1,048,576 bytes'),
     ],
@@ -238,6 +246,45 @@ def test_a_client_that_goes_away_stops_costing(serving, translators):
     assert ['gone'] not in translator.batches
 
 
+def test_a_server_that_ends_answers_those_who_still_wait(serving, translators):
+    client = serving()
+    translators['en', 'fr'].gate.clear()
+    sent = []
+
+    async def receive():
+        return {'type': 'http.request', 'body': b'{"q": "a", "source": "en", "target": "fr"}'}
+
+    async def send(message):
+        sent.append(message)
+
+    async def cancelled():
+        scope = {'type': 'http', 'method': 'POST', 'path': '/translate', 'headers': []}
+        task = asyncio.create_task(client.app(scope | {'query_string': b''}, receive, send))
+        await asyncio.sleep(0.3)
+        task.cancel()
+        await task
+
+    asyncio.run(cancelled())
+    translators['en', 'fr'].gate.set()
+    assert sent[0]['status'] == 503
+    assert b'this server ends: ask again' in sent[1]['body']
+
+
+def test_numbers_and_signs_stay_as_they_are(serving, translators):
+    assert asked(serving(), q='42\n\U0001f600 ... a')[1] == {
+        'translatedText': '42\n\U0001f600 ... A'
+    }
+    assert translators['en', 'fr'].batches == [['\U0001f600 ... a']]
+
+
+def test_links_to_files_have_the_public_address(serving):
+    client = serving(public_url='https://example.org/x/')
+    address = file_sent(client, '../a.txt', b'a')[1]['translatedFileUrl']
+    assert address.startswith('https://example.org/x/download_file/')
+    fetched = client.get(f'/download_file/{address.rpartition("/")[2]}')
+    assert fetched.headers['content-disposition'] == "attachment; filename*=utf-8''a.fr.txt"
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(serving, monkeypatch):
     monkeypatch.setattr(app, '_BODY_SECONDS', 0.1)
     half = {'type': 'http.request', 'body': b'{"q":', 'more_body': True}
@@ -295,12 +342,16 @@ def test_the_language_of_a_file_is_found(serving):
     [
         ('a.pdf', b'a', "'a.pdf' is no file to translate"),
         ('a.srt', b'a', "'a.srt': these are no subtitles"),
-        ('a.txt', b'a' * 101, 'file has 101 characters: send at most 100 at once.'),
+        (
+            'a.txt',
+            b'a' * 101,
+            'file has 101 characters: send at most 100 at',
+        ),
         ('a.txt', b'a' * 9000, 'the body has more than 5,000 bytes'),
     ],
 )
 def test_a_file_that_cannot_be_translated_is_refused(serving, name, data, problem):
-    status, answer = file_sent(serving(Limits(body=5000, characters=100)), name, data)
+    status, answer = file_sent(serving(Limits(file_body=5000, file_characters=100)), name, data)
     assert status in (400, 413)
     assert problem in answer['error']
 

@@ -4,8 +4,8 @@ import pytest
 from fake_translator import FakeTranslator
 
 from transformer_jax.errors import UserError
-from transformer_jax.serving.app import translators_by_pair
 from transformer_jax.serving.batcher import LENGTHS, Batcher, QueueFull
+from transformer_jax.serving.languages import translators_by_pair
 
 PAIR = ('en', 'fr')
 

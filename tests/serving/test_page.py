@@ -177,7 +177,9 @@ def test_a_mistake_is_shown_in_the_sentence_of_the_server(tab):
     assert translate(tab, 'fail') == 'the server failed: its log says why.'
     assert tab.value('byId("status").className') == 'error'
     long = 'a' * 501
-    assert translate(tab, long) == 'q has 501 characters: send at most 500 at once.'
+    assert translate(tab, long) == (
+        'q has 501 characters: send at most 500 at once (--max_characters of the server).'
+    )
     assert tab.value('byId("count").textContent') == '501 / 500 characters'
     assert translate(tab, 'a').startswith('Translated in ')
     assert tab.value('byId("status").className') == ''

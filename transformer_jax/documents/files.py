@@ -8,7 +8,14 @@ from transformer_jax.documents.document import Document, PlainText
 from transformer_jax.errors import UserError, shown
 from transformer_jax.inference.outputs import Translation
 
+_PACKED = ('.gz', '.xz')
+_UNKNOWN = '.vtt .ass .ssa .sbv .pdf .doc .rtf .epub .pptx .xlsx .ods .odp .xhtml .tmx .po'.split()
 _BOM = b'\xef\xbb\xbf'
+# Those of https://encoding.spec.whatwg.org that Python has. It has others that are no encodings.
+_ENCODINGS = re.compile(
+    r'utf-?8|(iso-8859|windows|cp)-?\d+|koi8-[ru]|gbk|gb2312|gb18030|big5|euc-(jp|kr)|shift_jis'
+    r'|iso-2022-jp|macintosh'
+)
 _CHARSET = re.compile(rb'<meta[^>]{0,200}charset\s*=\s*["\']?([\w-]{1,40})', re.IGNORECASE)
 
 
@@ -23,6 +30,19 @@ class FileDocument:
     def translated(self, outputs: Sequence[Translation]) -> bytes:
         """Return the file with a translation in the place of each text."""
         return self._encode(self._document.translated(outputs))
+
+
+def check_name(name: str) -> None:
+    """Raise a UserError if a file's name says that it holds no lines of text, but no known kind."""
+    ending = name.lower().rpartition('/')[2]
+    for kind in (*KINDS, *_UNKNOWN):
+        packed = [x for x in _PACKED if ending.endswith(kind + x) and kind != '.txt']
+        if packed:
+            raise UserError(f'{shown(name)} is compressed: unpack it first.')
+        if ending.endswith(kind) and kind in _UNKNOWN:
+            raise UserError(
+                f'{shown(name)} is of a kind that is not read: convert it to {" or ".join(KINDS)}.'
+            )
 
 
 def kind_of(name: str) -> str:
@@ -63,9 +83,13 @@ def _html(data: bytes) -> Document:
     from transformer_jax.documents.html import HtmlDocument
 
     charset = _CHARSET.search(data[:2048])
-    encoding = 'utf-8' if charset is None else charset[1].decode()
-    if encoding.lower().startswith('utf-16'):  # no page that says so in ASCII is
+    encoding = 'utf-8' if charset is None else charset[1].decode().lower()
+    if encoding.startswith('utf-16'):  # no page that says so in ASCII is
         encoding = 'utf-8'
+    elif encoding in ('iso-8859-1', 'latin1', 'us-ascii', 'ascii'):
+        encoding = 'windows-1252'  # as browsers read them
+    if not _ENCODINGS.fullmatch(encoding):
+        raise UserError(f'charset={shown(encoding)} is not known: save the page as utf-8.')
     # The file that comes out has the same encoding, so that what it says of it stays true.
     return _text_file(data, HtmlDocument, encoding, 'xmlcharrefreplace')
 
@@ -101,7 +125,7 @@ def _text_file(
     bom = _BOM if data.startswith(_BOM) else b''
     try:
         document = read(data[len(bom) :].decode('utf-8' if bom else encoding))
-    except (UnicodeDecodeError, LookupError):
+    except (UnicodeError, LookupError):
         raise UserError(f'the file is not text in {encoding}: convert it to UTF-8.') from None
     out = 'utf-8' if bom else encoding
     return FileDocument(document, lambda text: bom + text.encode(out, errors))

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from transformer_jax.documents.marked_text import Element, MarkedText, Marks, Piece, rendered
+from transformer_jax.documents.marked_text import MarkedText, Marks, Piece
+from transformer_jax.documents.markup import Element, rendered
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation
 
@@ -25,6 +26,14 @@ _COPIED_POINTS = frozenset('code kbd math samp script style svg template var'.sp
 _COPIED = _COPIED_POINTS | {'iframe', 'noembed', 'noframes', 'textarea', 'xmp'}
 _VOID = frozenset(
     'area base basefont br col embed frame hr img input link meta param source track wbr'.split()
+)
+_SIGN = re.compile(r'[][(){}*\u2020\u2021\u00a7|\u2022\u00b7]')
+# Names of persons and subjects in Mastodon. (Outlook marks the signs of lists by their style.)
+_COPIED_CLASSES = frozenset(['notranslate', 'mention', 'hashtag'])
+# Addresses, names of accounts, and places for values in templates.
+_PROTECTED = re.compile(
+    r'((?:https?://|www\.)[^\s<>]*[^\s<>.,;:!?)\]\'"]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+'
+    r'|(?<![\w/])[@#][^\W\d][\w.-]*\w|\{\{[^{}]{0,99}\}\}|\{\w{0,64}\}|%(?:\(\w+\))?[sd]\b)'
 )
 # Further elements within one another mark nothing, but keep their place.
 _MOST_OPEN = 32
@@ -168,8 +177,12 @@ class _Parser(HTMLParser):
         for k, text in enumerate(_LINE_END.split(data) if self._pre else [data]):
             if k % 2:
                 self._markup(text)
-            elif text:
-                self._pieces.append(Piece(text, self._open))
+                continue
+            for n, part in enumerate(_PROTECTED.split(text)):
+                if n % 2:
+                    self._point(_escaped(part))
+                elif part:
+                    self._pieces.append(Piece(part, self._open))
 
     def handle_comment(self, data: str) -> None:
         self._point(f'<!--{data}-->')
@@ -181,7 +194,8 @@ class _Parser(HTMLParser):
         self._point(f'<?{data}>')
 
     def unknown_decl(self, data: str) -> None:
-        self._point(f'<![{data}]]>')
+        at = self._at()
+        self._point(self._source[at : self._source.find('>', at) + 1])
 
     def _is_deep(self, tag: str) -> bool:
         return tag in _INLINE and len(self._open) >= _MOST_OPEN
@@ -205,17 +219,22 @@ class _Parser(HTMLParser):
         self._pieces, self._begin, self._opened = [], self._open, {}
 
     def _close(self, mark: int) -> None:
-        """Close an element; without a word, it is a point."""
+        """Close an element; if it has a sign only, such as a reference to a note, it is a point."""
         self._open = tuple(x for x in self._open if x != mark)
         if mark not in self._opened:  # it begins before this run
             return
         inside = self._pieces[self._opened[mark] :]
-        if any(piece.text.strip() or piece.point is not None for piece in inside):
+        text = ''.join(piece.text for piece in inside)
+        is_sign = self._names[mark] == 'sup' or _SIGN.search(text) or not text.strip()
+        if any(map(str.isalpha, text)) or not is_sign:
             return
         del self._pieces[self._opened[mark] :]
-        self._point(''.join(self.elements[mark]))
-        if inside:
-            self._pieces.append(Piece(' ', self._open))
+        if not text.strip() and all(piece.point is None for piece in inside):
+            self._point(''.join(self.elements[mark]))
+            if text:
+                self._pieces.append(Piece(' ', self._open))
+        else:
+            self._point(rendered(inside, self.elements, _escaped, self._open, self._open))
 
 
 def _stays(attrs: list[tuple[str, str | None]]) -> bool:
@@ -223,7 +242,8 @@ def _stays(attrs: list[tuple[str, str | None]]) -> bool:
     values = {name: value or '' for name, value in attrs}
     return (
         values.get('translate', '').lower() == 'no'
-        or 'notranslate' in values.get('class', '').split()
+        or not _COPIED_CLASSES.isdisjoint(values.get('class', '').split())
+        or 'mso-list:ignore' in values.get('style', '').lower().replace(' ', '')
     )
 
 

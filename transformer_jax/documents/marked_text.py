@@ -8,13 +8,15 @@ import bisect
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 # What surrounds a character, the outermost first: elements of HTML, or the format of a document.
 Marks = tuple[Hashable, ...]
 # Pairs (source word, output word), counted from 0.
 Alignment = Iterable[tuple[int, int]]
+_CORE = re.compile(r'\w')
+_CLOSING = re.compile(r'[,.;:!?)\]»”]')
 _WORD = re.compile(r'(\W*)(.*?)(\W*)', re.DOTALL)
 
 
@@ -30,18 +32,6 @@ class Piece(NamedTuple):
     text: str
     marks: Marks = ()
     point: Any = None
-
-
-class Element(NamedTuple):
-    """What a mark is in a file.
-
-    Attributes:
-      start: is written before what it marks.
-      end: is written after that.
-    """
-
-    start: str
-    end: str
 
 
 class _Word(NamedTuple):
@@ -75,7 +65,9 @@ class MarkedText:
     def __init__(self, pieces: Iterable[Piece]):
         """Take the parts of a text that is translated as a whole."""
         self.pieces = list(pieces)
-        self._whole = ''.join(piece.text for piece in self.pieces)
+        self._blanks, joined = _without_blanks(self.pieces)
+        self._joined = joined
+        self._whole = ''.join(piece.text for piece in joined)
         self._spans = _spans(self._whole)
         self.text = ' '.join(self._whole.split())
 
@@ -102,19 +94,21 @@ class MarkedText:
         words = self._words()
         targets = _spans(output)
         if not targets:
-            kept = [*head, *(piece for _, piece in points), *tail]
+            kept = [*head, *(self.pieces[k] for _, k in points), *tail]
             return [kept + [piece for _, piece in _lost(words, kept)]]
         sources: list[int | None] = [None] * len(targets)
         for source, target in sorted(alignment, reverse=True):
             sources[target] = source
         nearest = _Nearest(sources)
         cores = _cores(words, sources, nearest)
-        before, after = self._placed(points, nearest)
+        placed = self._placed(points, nearest, [output[a:b] for a, b in targets])
         found, end = list[list[Piece]](), 0
         for t, (begin, stop) in enumerate(targets):
             source = None if sources[t] is None else words[sources[t]]
-            parts = _parts(output[begin:stop], cores[t], source)
-            pieces = [*before.get(t, ()), *parts, *after.get(t, ())]
+            is_last = t == len(targets) - 1
+            behind = words[-1].after if is_last else common(cores[t], cores[t + 1])
+            parts = _parts(output[begin:stop], cores[t], source, behind)
+            pieces = _inserted(parts, placed.get(t, []))
             if t:
                 of_both = common(found[-1][-1].marks, parts[0].marks)
                 pieces.insert(0, Piece(output[end:begin], of_both))
@@ -126,19 +120,22 @@ class MarkedText:
         found[-1] += tail
         return found
 
-    def _sections(self) -> tuple[list[Piece], list[tuple[int, Piece]], list[Piece]]:
-        """Return what is before the first word, the points among words, what is after the last."""
+    def _sections(self) -> tuple[list[Piece], list[tuple[int, int]], list[Piece]]:
+        """Return what is before the first word, the points among words, what is after the last.
+
+        A point is a place in the text and an index of the pieces.
+        """
         first, last = self._spans[0][0], self._spans[-1][1]
-        head, points, tail = list[Piece](), list[tuple[int, Piece]](), list[Piece]()
+        head, points, tail = list[Piece](), list[tuple[int, int]](), list[Piece]()
         at = 0
-        for piece in self.pieces:
+        for k, piece in enumerate(self._joined):
             if piece.point is not None:
                 if at <= first:
                     head.append(piece)
                 elif at >= last:
                     tail.append(piece)
                 else:
-                    points.append((at, piece))
+                    points.append((at, k))
             if text := piece.text[: max(0, first - at)]:
                 head.append(Piece(text, piece.marks))
             if text := piece.text[max(0, last - at) :]:
@@ -147,26 +144,35 @@ class MarkedText:
         return head, points, tail
 
     def _words(self) -> list[_Word]:
-        marks = [piece.marks for piece in self.pieces for _ in piece.text]
+        marks = [piece.marks for piece in self._joined for _ in piece.text]
         return [_word(self._whole[a:b], marks[a:b]) for a, b in self._spans]
 
     def _placed(
-        self, points: Sequence[tuple[int, Piece]], nearest: '_Nearest'
-    ) -> tuple[dict[int, list[Piece]], dict[int, list[Piece]]]:
-        """Return the pieces before and after each output word that the points give.
+        self, points: Sequence[tuple[int, int]], nearest: '_Nearest', outputs: Sequence[str]
+    ) -> dict[int, list[tuple[int, list[Piece]]]]:
+        """Return the pieces that points put into each output word, with their place in it.
 
         A point that touches the word before it stays with that, any other with the next word.
         """
-        before, after = dict[int, list[Piece]](), dict[int, list[Piece]]()
+        found = dict[int, list[tuple[int, list[Piece]]]]()
         begins = [begin for begin, _ in self._spans]
-        for at, piece in points:
-            word = bisect.bisect_left(begins, at)
-            if self._whole[at - 1].isspace():
-                blank = [Piece(' ', piece.marks)] if self._whole[at].isspace() else []
-                before.setdefault(nearest(word)[0], []).extend([piece, *blank])
+        for at, k in points:
+            piece = self.pieces[k]
+            blank = Piece(' ', piece.marks)
+            word = bisect.bisect_left(begins, at) - 1
+            begin, stop = self._spans[word]
+            if at > stop:
+                target, place = nearest(word + 1)[0], 0
+                pieces = [piece, blank] if self._whole[at].isspace() else [piece]
             else:
-                after.setdefault(nearest(word - 1)[-1], []).append(piece)
-        return before, after
+                pieces = [blank, piece] if k in self._blanks else [piece]
+                targets = nearest(word)
+                target = next(
+                    (t for t in reversed(targets) if _CORE.search(outputs[t])), targets[-1]
+                )
+                place = _place(outputs[target], self._whole[begin:stop], at - begin)
+            found.setdefault(target, []).append((place, pieces))
+        return found
 
 
 class _Nearest:
@@ -213,10 +219,66 @@ def _word(text: str, marks: Sequence[Marks]) -> _Word:
     )
 
 
-def _parts(word: str, core: Marks, source: _Word | None) -> list[Piece]:
-    """Return an output word, whose punctuation is marked as that of its source word is."""
+def _without_blanks(pieces: Sequence[Piece]) -> tuple[set[int], list[Piece]]:
+    """Take blanks away between which and punctuation there is a point, as in 'see <img>, too'.
+
+    Returns:
+      The indices of the points that need a blank before them, and the pieces.
+    """
+    blanks, joined = set[int](), list(pieces)
+    last, point = None, None  # the last piece with a text, and the first point after it
+    for k, piece in enumerate(pieces):
+        if piece.point is not None:
+            point = k if point is None else point
+        elif piece.text:
+            if last is not None and point is not None and _CLOSING.match(piece.text):
+                before = joined[last].text.rstrip()
+                if before and before != joined[last].text:
+                    joined[last] = joined[last]._replace(text=before)
+                    blanks.add(point)
+            last, point = k, None
+    return blanks, joined
+
+
+def _place(output: str, source: str, at: int) -> int:
+    """Return where in an output word a point is that is in a word of the text, or at its end."""
+    if output == source:
+        return at
+    if at < len(source) and not _CORE.search(source[at:]) and _CORE.search(output):
+        return len(output) - len(_WORD.fullmatch(output)[3])  # before its punctuation
+    return len(output)
+
+
+def _inserted(parts: Sequence[Piece], points: list[tuple[int, list[Piece]]]) -> list[Piece]:
+    """Return the parts of a word with points in them, each of which has a place in the word."""
+    points = sorted(points, key=lambda point: point[0])
+    found, at = list[Piece](), 0
+    for part in parts:
+        begin = 0
+        while points and points[0][0] < at + len(part.text):
+            place, pieces = points.pop(0)
+            if text := part.text[begin : place - at]:
+                found.append(part._replace(text=text))
+            found += pieces
+            begin = max(begin, place - at)
+        found.append(part._replace(text=part.text[begin:]))
+        at += len(part.text)
+    return found + [piece for _, pieces in points for piece in pieces]
+
+
+def _parts(word: str, core: Marks, source: _Word | None, behind: Marks | None) -> list[Piece]:
+    """Return an output word, whose punctuation is marked as that of its source word is.
+
+    Args:
+      word: the output word.
+      core: its marks.
+      source: its source word.
+      behind: the marks of punctuation behind it, if its source word has none; None takes `core`.
+    """
     before, middle, after = _WORD.fullmatch(word).groups()
-    of_before = of_after = core
+    of_before, of_after = core, core if behind is None else behind
+    if not middle:
+        of_before = of_after
     if source is not None:
         if source.is_mixed and (parts := _marked_within(word, source)):
             return parts
@@ -297,35 +359,3 @@ def _same(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the number of items with which both begin."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((k for k, (a, b) in pairs if a != b), min(len(first), len(second)))
-
-
-def rendered(
-    pieces: Iterable[Piece],
-    elements: Sequence[Element],
-    escape: Callable[[str], str] = str,
-    begin: Marks = (),
-    end: Marks = (),
-) -> str:
-    """Return pieces as the text of a file.
-
-    Args:
-      pieces: their marks are indices of `elements`, their points texts.
-      elements: the marks.
-      escape: what becomes of a text.
-      begin: the marks that are open already.
-      end: those that stay open.
-    """
-    found, now = list[str](), begin
-
-    def change(marks: Marks) -> None:
-        nonlocal now
-        same = len(common(now, marks))
-        found.extend(elements[mark].end for mark in reversed(now[same:]))
-        found.extend(elements[mark].start for mark in marks[same:])
-        now = marks
-
-    for piece in pieces:
-        change(piece.marks)
-        found.append(escape(piece.text) if piece.point is None else piece.point)
-    change(end)
-    return ''.join(found)

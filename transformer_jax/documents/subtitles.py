@@ -10,13 +10,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from transformer_jax.documents.marked_text import Element, MarkedText, Marks, Piece, rendered
-from transformer_jax.errors import UserError
+from transformer_jax.documents.marked_text import MarkedText, Marks, Piece
+from transformer_jax.documents.markup import Element, rendered
+from transformer_jax.errors import UserError, shown
 from transformer_jax.inference.outputs import Translation
 
 _TAG = re.compile(r'(</?(?:[biu]|font)\b[^>]*>|\{\\[^}]*\})', re.IGNORECASE)
 # Where the screen shows a line, and the dash that says that another person speaks.
-_BEFORE = re.compile(r'(?:\{\\[^}]*\})*(?:[-\u2013\u2014]\s*)?')
+_BEFORE = re.compile(r'(?:\{\\[^}]*\})*')
+_DASH = re.compile(r'[-\u2013\u2014]\s*')
 _SENTENCE_END = re.compile(r'[.!?…。！？:;"”»)\]♪]\W*$')
 _MOST_JOINED = 4
 _MOST_PAUSE = datetime.timedelta(seconds=1)
@@ -63,26 +65,38 @@ class Subtitles:
             ) from None
         self._compose = srt.compose
         self._line_end = '\r\n' if '\r\n' in source else '\n'
+        source = source.replace('\r\n', '\n')
         try:
-            self._cues = [*srt.parse(source.replace('\r\n', '\n'))]
-        except (srt.SRTParseError, ValueError, OverflowError) as error:
-            raise UserError(f'these are no subtitles in the format SubRip ({error}).') from None
+            self._cues = [*srt.parse(source)]
+        except srt.SRTParseError as error:
+            line = source.count('\n', 0, error.expected_start) + 1
+            content = shown(error.unmatched_content.strip()[:50])
+            raise _not_subrip(f'line {line}: {content}') from None
+        except (ValueError, OverflowError) as error:
+            raise _not_subrip(str(error)) from None
         if not self._cues and source.strip():
-            raise UserError('these are no subtitles in the format SubRip: there is no time.')
+            raise _not_subrip('there is no time')
+        self._end = source[len(source.rstrip('\n')) :]
         self._groups = [_Group(lines) for lines in self._grouped()]
-        self.texts = [group.text.text for group in self._groups]
+        self.texts = [group.text.text for group in self._groups if group.has_letters]
 
     def translated(self, outputs: Sequence[Translation]) -> str:
         """Return the subtitles with a translation, with alignment, in the place of each text."""
         of_cue: list[list[str]] = [[] for _ in self._cues]
-        for group, output in zip(self._groups, outputs, strict=True):
-            for line, text in zip(group.lines, group.translated(output), strict=True):
+        remaining = iter(outputs)
+        for group in self._groups:
+            if not group.has_letters:
+                for line in group.lines:
+                    of_cue[line.cue].append(line.before + line.text)
+                continue
+            texts = group.translated(next(remaining))
+            for line, text in zip(group.lines, texts, strict=True):
                 of_cue[line.cue].append(line.before + text)
         cues = [
             _with_content(cue, '\n'.join(texts)) if texts else cue
             for cue, texts in zip(self._cues, of_cue, strict=True)
         ]
-        text = self._compose(cues, reindex=False, strict=False)
+        text = self._compose(cues, reindex=False, strict=False).removesuffix('\n\n') + self._end
         return text.replace('\n', self._line_end)
 
     def _grouped(self) -> list[list[_Line]]:
@@ -113,11 +127,14 @@ class _Group:
     Attributes:
       lines: the lines.
       text: their text.
+      has_letters: whether there is something to translate.
     """
 
     def __init__(self, lines: Sequence[_Line]):
         self.lines = lines
         self._elements: list[Element] = []
+        self._open: Marks = ()  # tags of one line may end in the next
+        self._names: list[str] = []
         pieces: list[Piece] = []
         self._ends: list[int] = []  # the number of words up to the end of each line
         for line in lines:
@@ -126,13 +143,22 @@ class _Group:
             pieces += self._pieces(line.text)
             self._ends.append(len(''.join(piece.text for piece in pieces).split()))
         self.text = MarkedText(pieces)
+        self.has_letters = any(map(str.isalpha, self.text.text))
 
     def translated(self, output: Translation) -> list[str]:
         """Return the translation of each line."""
-        words = self.text.translated_words(output.text, output.alignment or ())
-        line_of = [0] * len(words)
+        line_of = [0] * max(1, len(output.text.split()))
         for source, target in output.alignment or ():
             line_of[target] = sum(end <= source for end in self._ends)
+        words: list[list[Piece]] = []
+        for k, pieces in enumerate(self.text.translated_words(output.text, output.alignment or ())):
+            # Signs such as the French ' ?' stay in the line of their word.
+            if words and not any(map(str.isalnum, ''.join(piece.text for piece in pieces))):
+                words[-1] += pieces
+                line_of[k] = -1
+            else:
+                words.append(pieces)
+        line_of = [line for line in line_of if line >= 0]
         ends = _divided(line_of, len(self.lines))
         begins = [0, *ends[:-1]]
         return [
@@ -142,22 +168,24 @@ class _Group:
 
     def _pieces(self, text: str) -> list[Piece]:
         found: list[Piece] = []
-        opened: Marks = ()
-        names: list[str] = []
         for k, part in enumerate(_TAG.split(text)):
             name = part.strip('</>').partition(' ')[0].lower()
             if not k % 2:
+                is_first = not any(piece.text or piece.point for piece in found)
+                if is_first and (dash := _DASH.match(part)):
+                    found.append(Piece('', self._open, dash[0]))
+                    part = part[dash.end() :]
                 if part:
-                    found.append(Piece(part, opened))
-            elif part.startswith('{') or (part.startswith('</') and name not in names):
-                found.append(Piece('', opened, part))
+                    found.append(Piece(part, self._open))
+            elif part.startswith('{') or (part.startswith('</') and name not in self._names):
+                found.append(Piece('', self._open, part))
             elif part.startswith('</'):
-                while names.pop() != name:
-                    opened = opened[:-1]
-                opened = opened[:-1]
+                while self._names.pop() != name:
+                    self._open = self._open[:-1]
+                self._open = self._open[:-1]
             else:
-                opened += (len(self._elements),)
-                names.append(name)
+                self._open += (len(self._elements),)
+                self._names.append(name)
                 self._elements.append(Element(part, f'</{name}>'))
         return found
 
@@ -177,29 +205,33 @@ class _Group:
 
 
 def _lines(cue: int, content: str) -> list[_Line]:
-    """Return what each person says in a subtitle: with several, each begins with a dash."""
+    """Return what each person says in a subtitle; a dash says that another one speaks."""
     found: list[list[str]] = []
-    rows = [row.strip() for row in content.split('\n') if row.strip()]
-    dashes = sum(_TAG.sub('', row).startswith(('-', '\u2013', '\u2014')) for row in rows)
-    for row in rows:
-        begins = dashes > 1 and _TAG.sub('', row).startswith(('-', '\u2013', '\u2014'))
-        if begins or not found:
-            found.append([])
-        found[-1].append(row)
+    for row in map(str.strip, content.replace('\\N', '\n').split('\n')):
+        if row and (not found or _DASH.match(_TAG.sub('', row))):
+            found.append([row])
+        elif row:
+            found[-1].append(row)
     lines = []
     for rows in found:
         before = _BEFORE.match(rows[0])[0]
-        text = ' '.join(rows)[len(before) :]
-        if any(map(str.isalpha, _TAG.sub('', text))):
-            lines.append(_Line(cue, before, text, len(rows)))
-    # A subtitle without letters stays as it is.
-    return lines if len(lines) == len(found) else []
+        is_text = any(map(str.isalpha, _TAG.sub('', ' '.join(rows))))
+        text = (' ' if is_text else '\n').join(rows)[len(before) :]
+        lines.append(_Line(cue, before, text, len(rows)))
+    return lines
 
 
 def _begins_within(line: _Line) -> bool:
     """Whether a line can go on with a sentence: not with a dash or a capital letter."""
-    first = _TAG.sub('', line.text).lstrip()[:1]
-    return not line.before and first.isalpha() and not first.isupper()
+    text = _TAG.sub('', line.text)
+    is_capital = text[:1].isupper() and not re.match(r'I\b', text)  # which English writes so
+    return not line.before and text[:1].isalpha() and not is_capital
+
+
+def _not_subrip(reason: str) -> UserError:
+    return UserError(
+        f'these are no subtitles in the format SubRip ({reason}): convert the file, or correct it.'
+    )
 
 
 def _with_content(cue: Any, content: str) -> Any:

@@ -36,13 +36,24 @@ class Stopped(BaseException):
 _asked: signal.Signals | None = None
 _deferred: list[str] = []  # what each context says when a stop was asked for
 _watched = False
+_this_thread = threading.local()
 _terminal_modes: list | None = None  # to be restored if the process ends within `input`
 
 
 def stop_if_requested() -> None:
     """Raise `Stopped` if a stop was asked for. Long work calls this between its parts."""
-    if _asked is not None:
+    if _asked is not None and not getattr(_this_thread, 'is_needed', False):
         raise Stopped(f'Stopped by {_asked.name}.')
+
+
+@contextlib.contextmanager
+def to_the_end() -> Iterator[None]:
+    """A context in which `stop_if_requested` of this thread does nothing: others need its work."""
+    _this_thread.is_needed = True
+    try:
+        yield
+    finally:
+        _this_thread.is_needed = False
 
 
 def answer_signals() -> None:

@@ -1,8 +1,9 @@
 """The HTTP interface: that of LibreTranslate, which existing clients speak."""
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 from urllib.parse import quote
@@ -73,12 +74,14 @@ class Server:
             for pair, translator in batcher.translators.items()
         }
 
-    def application(self, origins: Sequence[str] = ()) -> Starlette:
+    def application(self, origins: Sequence[str] = (), public_url: str = '') -> Starlette:
         """Return the ASGI application.
 
         Args:
           origins: pages of these origins may ask from a browser.
+          public_url: the address at which clients reach it; '' takes that of each request.
         """
+        self._public_url = public_url
         routes = {
             '/translate': ('POST', self._translate),
             '/attention': ('POST', self._attention),
@@ -118,6 +121,13 @@ class Server:
                 except HTTPException as error:
                     status = error.status_code
                     raise
+                except asyncio.CancelledError:  # the server ends, and has waited long enough
+                    status = 503
+                    return JSONResponse(
+                        {'error': 'this server ends: ask again in a minute.'},
+                        status,
+                        {'Retry-After': '60'},
+                    )
                 finally:
                     self.metrics.requests.labels(path, str(status)).inc()
                     self.metrics.seconds.labels(path).observe(time.monotonic() - began)
@@ -128,7 +138,8 @@ class Server:
         """Return the fields of a request that may be answered."""
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                fields = await read_body(request, self.limits.body, files)
+                most = self.limits.file_body if files else self.limits.body
+                fields = await read_body(request, most, files)
         except TimeoutError:
             raise Invalid(
                 f'the body took more than {_BODY_SECONDS} seconds: send it faster.', 408
@@ -236,8 +247,10 @@ class Server:
                 raise Invalid(f'file is in {target} already: choose another target.')
         ((data,),) = await self._translations(request, [document], [source], target)
         kind = kind_of(name)
-        token = self._downloads.keep(f'{name[: -len(kind)]}.{target}{kind}', data)
-        answer['translatedFileUrl'] = f'{request.base_url}download_file/{token}'
+        stem = re.split(r'[/\\]', name[: -len(kind)])[-1]
+        token = self._downloads.keep(f'{stem}.{target}{kind}', data)
+        address = self._public_url or str(request.base_url)
+        answer['translatedFileUrl'] = f'{address.rstrip("/")}/download_file/{token}'
         return JSONResponse(answer)
 
     async def _download_file(self, request: Request) -> Response:
@@ -364,25 +377,3 @@ async def _failure(request: Request, error: Exception) -> Response:
 
 def _lengths(vocabulary: Any) -> Callable[[list[str]], list[int]]:
     return lambda texts: [len(ids) for ids in vocabulary.encode(texts)]
-
-
-def translators_by_pair(translators: Mapping[str, Any]) -> dict[Pair, Any]:
-    """Return translators by their pair of languages.
-
-    Args:
-      translators: by --workdir.
-
-    Raises:
-      UserError: if two have the same pair.
-    """
-    found: dict[Pair, tuple[str, Any]] = {}
-    for workdir, translator in translators.items():
-        data = translator.config.data
-        pair = data.source_language, data.target_language
-        if pair in found:
-            raise UserError(
-                f'--workdir={workdir!r} translates {pair[0]} to {pair[1]}, as '
-                f'--workdir={found[pair][0]!r} does: name one of them.'
-            )
-        found[pair] = workdir, translator
-    return {pair: translator for pair, (_, translator) in found.items()}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from transformer_jax.errors import UserError
 from transformer_jax.runtime.progress import progress_bar
+from transformer_jax.runtime.signals import to_the_end
 from transformer_jax.serving.languages import Pair
 from transformer_jax.translator import Attention, Translation, Translator
 
@@ -208,6 +209,10 @@ class Batcher:
         return sum(map(len, self._queues.values()))
 
     def _work(self) -> None:
+        with to_the_end():  # those who wait get their answers, whatever signal comes
+            self._answer_all()
+
+    def _answer_all(self) -> None:
         while True:
             with self._changed:
                 idle = not self.waiting()

@@ -1,8 +1,8 @@
 """The pairs of languages that a server translates, and which language a text is in."""
 
 import importlib.util
-from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from transformer_jax.errors import UserError
 
@@ -80,6 +80,28 @@ class Languages:
         """Return the language of a text to translate into `target`; it may be `target` itself."""
         among = {source for source, to in self.pairs if to == target} | {target}
         return self.detect(text, among)[0]
+
+
+def translators_by_pair(translators: Mapping[str, Any]) -> dict[Pair, Any]:
+    """Return translators by their pair of languages.
+
+    Args:
+      translators: by --workdir.
+
+    Raises:
+      UserError: if two have the same pair.
+    """
+    found: dict[Pair, tuple[str, Any]] = {}
+    for workdir, translator in translators.items():
+        data = translator.config.data
+        pair = data.source_language, data.target_language
+        if pair in found:
+            raise UserError(
+                f'--workdir={workdir!r} translates {pair[0]} to {pair[1]}, as '
+                f'--workdir={found[pair][0]!r} does: name one of them.'
+            )
+        found[pair] = workdir, translator
+    return {pair: translator for pair, (_, translator) in found.items()}
 
 
 def language_name(code: str) -> str:

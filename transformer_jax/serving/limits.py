@@ -17,12 +17,16 @@ class Limits:
       characters: of all texts together.
       texts: number of texts.
       alternatives: further translations of each text.
+      file_body: bytes of the body of a request with a file.
+      file_characters: of the texts of a file.
     """
 
     body: int = 1 << 20
     characters: int = 20_000
     texts: int = 256
     alternatives: int = 3
+    file_body: int = 16 << 20
+    file_characters: int = 200_000
 
 
 def check_flags(flags: Any) -> None:
@@ -34,6 +38,8 @@ def check_flags(flags: Any) -> None:
         ('max_texts', 1, _MOST),
         ('max_alternatives', 0, 1000),
         ('max_body', 1, _MOST),
+        ('max_file_characters', 1, _MOST),
+        ('max_file_body', 1, _MOST),
         ('max_waiting', 1, _MOST),
         ('batch_timeout_ms', 0, 10_000),
     ):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -62,13 +63,18 @@ async def read_body(request: Request, most: int, files: int = 0) -> dict[str, An
     async for part in request.stream():
         received += part
         if len(received) > most:
-            raise Invalid(f'the body has more than {most:,} bytes: send several requests.', 413)
+            flag = '--max_file_body' if files else '--max_body'
+            raise Invalid(
+                f'the body has more than {most:,} bytes: send less ({flag} of the server).', 413
+            )
     if kind in ('application/x-www-form-urlencoded', 'multipart/form-data'):
         # Starlette reads what has been received once more.
         request._body = bytes(received)
         try:
             form = await request.form(max_files=files, max_fields=1000)
         except HTTPException as error:
+            if not files and 'files' in str(error.detail):
+                raise Invalid('the form has a file: send it to /translate_file.') from None
             raise Invalid(f'the form cannot be read ({error.detail}): correct it.') from None
         fields: dict[str, Any] = {}
         for name, value in form.multi_items():
@@ -107,7 +113,8 @@ def texts_of(fields: dict[str, Any], limits: Limits) -> tuple[list[str], bool]:
     characters = sum(map(len, texts))
     if characters > limits.characters:
         raise Invalid(
-            f'q has {characters:,} characters: send at most {limits.characters:,} at once.'
+            f'q has {characters:,} characters: send at most {limits.characters:,} at once '
+            '(--max_characters of the server).'
         )
     if not all(map(is_utf8, texts)):
         raise Invalid('q has half a character (a lone surrogate): leave it out.')
@@ -129,7 +136,7 @@ def translate_request(
     """
     texts, is_list = texts_of(fields, limits)
     source, target = languages_of(fields, pairs)
-    kind = fields.get('format', 'text') or 'text'
+    kind = 'text' if fields.get('format') in (None, '') else fields['format']
     if kind not in FORMATS:
         raise Invalid(f'format={shown(kind)} is not supported: {_choice(FORMATS)}.')
     alternatives = fields.get('alternatives', 0)
@@ -137,7 +144,8 @@ def translate_request(
         alternatives = int(alternatives)  # of a form
     if type(alternatives) is not int or not 0 <= alternatives <= limits.alternatives:
         raise Invalid(
-            f'alternatives={shown(alternatives)} must be from 0 to {limits.alternatives}.'
+            f'alternatives={shown(alternatives)} must be a whole number from 0 to '
+            f'{limits.alternatives}.'
         )
     return TranslateRequest(texts, is_list, source, target, kind == 'html', alternatives)
 
@@ -186,9 +194,10 @@ async def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Docu
     except UserError as error:
         raise Invalid(str(error)) from None
     characters = sum(map(len, document.texts))
-    if characters > limits.characters:
+    if characters > limits.file_characters:
         raise Invalid(
-            f'file has {characters:,} characters: send at most {limits.characters:,} at once.'
+            f'file has {characters:,} characters: send at most {limits.file_characters:,} at once '
+            '(--max_file_characters of the server).'
         )
     return name, document
 
@@ -202,13 +211,14 @@ def api_key(fields: dict[str, Any], request: Request) -> str:
     key = fields.get('api_key') or request.headers.get('authorization', '')
     if not isinstance(fields.get('api_key'), str | None):
         raise Invalid('api_key is something other than text: send a text, or leave it out.')
-    return key.removeprefix('Bearer ')
+    return re.sub('^bearer ', '', key, flags=re.IGNORECASE)
 
 
 def _code(fields: dict[str, Any], name: str) -> str:
     code = fields.get(name)
     if not isinstance(code, str) or not code:
-        raise Invalid(f'{name} is missing: send the code of a language.')
+        problem = f'{name}={shown(code)} is no code' if code else f'{name} is missing'
+        raise Invalid(f'{problem}: send the code of a language.')
     return code
 
 

@@ -30,7 +30,7 @@ class TextSplitter:
         segments: list[str] = []
         separators = [whole.separators[0]]
         for segment, after in zip(whole.segments, whole.separators[1:], strict=True):
-            if not segment.strip():
+            if not any(map(str.isalpha, segment)):  # numbers and signs stay as they are
                 separators[-1] += segment + after
                 continue
             *parts, last = self._parts(segment)
