@@ -191,7 +191,9 @@ class _Nearest:
         around = self._sources[max(0, at - 1) : at + 1]
         if not around:
             return [min(word, self._last)]
-        return self._targets[min(around, key=lambda source: abs(source - word))]
+        # Of two, the one with more: one of them is often the translation of this word.
+        counts = {source: len(self._targets[source]) for source in around}
+        return self._targets[min(around, key=lambda x: (abs(x - word), -counts[x]))]
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
@@ -315,7 +317,7 @@ def _cores(words: Sequence[_Word], sources: Sequence[int | None], nearest: _Near
     present = {mark for marks in found if marks for mark in marks}
     for s, word in enumerate(words):
         if not present.issuperset(word.core):
-            t = nearest(s)[0]
+            t = nearest(s)[-1]
             if common(found[t] or (), word.core) == (found[t] or ()):
                 found[t] = word.core
                 present.update(word.core)
