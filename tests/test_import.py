@@ -26,6 +26,15 @@ def test_importing_the_packages_loads_nothing_heavy():
     assert done.stdout.splitlines() == ['[]', 'True', 'Transformer'], done.stderr
 
 
+@pytest.mark.parametrize(
+    'command', ['main', 'translate', 'serve', 'evaluate', 'score', 'attention']
+)
+def test_a_command_can_open_its_program_cache_before_jax_is_imported(command):
+    program = f"import sys, transformer_jax.{command}; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    assert done.stdout == 'False\n', done.stderr
+
+
 @pytest.mark.parametrize('package', PACKAGES)
 def test_every_export_exists_and_type_checkers_see_it(package):
     module = importlib.import_module(package)

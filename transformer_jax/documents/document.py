@@ -1,9 +1,12 @@
 """What all documents have in common, and the simplest of them."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from transformer_jax.inference.outputs import Translation
+
+# Importing it takes seconds, in which no mistake would be answered.
+if TYPE_CHECKING:
+    from transformer_jax.inference.outputs import Translation
 
 
 class Document(Protocol):
@@ -17,7 +20,7 @@ class Document(Protocol):
     texts: list[str]
     needs_alignment: bool
 
-    def translated(self, outputs: Sequence[Translation]) -> Any:
+    def translated(self, outputs: Sequence['Translation']) -> Any:
         """Return the document with a translation in the place of each text.
 
         Args:
@@ -34,6 +37,6 @@ class PlainText:
         """Take the text."""
         self.texts = [text]
 
-    def translated(self, outputs: Sequence[Translation]) -> str:
+    def translated(self, outputs: Sequence['Translation']) -> str:
         """Return the translation."""
         return outputs[0].text

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_jax.documents.document import Document, PlainText
 from transformer_jax.errors import UserError, shown
-from transformer_jax.inference.outputs import Translation
+
+# Importing it takes seconds, in which no mistake would be answered.
+if TYPE_CHECKING:
+    from transformer_jax.inference.outputs import Translation
 
 _PACKED = ('.gz', '.xz')
 _UNKNOWN = '.vtt .ass .ssa .sbv .pdf .doc .rtf .epub .pptx .xlsx .ods .odp .xhtml .tmx .po'.split()
@@ -27,7 +30,7 @@ class FileDocument:
         self.texts, self.needs_alignment = document.texts, document.needs_alignment
         self._document, self._encode = document, encode
 
-    def translated(self, outputs: Sequence[Translation]) -> bytes:
+    def translated(self, outputs: Sequence['Translation']) -> bytes:
         """Return the file with a translation in the place of each text."""
         return self._encode(self._document.translated(outputs))
 
