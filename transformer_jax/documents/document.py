@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
     from transformer_jax.inference.outputs import Translation
