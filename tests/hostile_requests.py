@@ -13,21 +13,42 @@ import sys
 
 FIELDS = {'q': 'The cat sleeps.', 'source': 'en', 'target': 'fr'}
 ODD = [None, True, -1, 1e308, 10**400, '', ' ', '\0', '\ud83d', 'x' * 30_000, [], {}, [[]], '../..']
+ODD_PATHS = ['/../x', '/%00', '/' + 'a' * 9000, '*', '/download_file/..%2fx']
+HTML = ['<b>' * 3000, '<![x' * 500, '<a ' * 3000, '<p>a' * 200, '<b>a</i>' * 50, '&#0;&#xd800;']
+FILES = [
+    ('a.docx', b'PK\3\4' + bytes(200)),
+    ('a.odt', b'PK\5\6' + bytes(18)),
+    ('a.srt', b'1\n00:00:00,000 --> 00:00:01,000\na\n'),
+    ('../a.html', b'<meta charset=idna>\xff'),
+    ('a\r\nx: y.txt', b'\xff\xfe'),
+]
 JSON = 'content-type: application/json\r\n'
 
 
 def body(draw: random.Random) -> bytes:
     """Return a body: fields with one that is odd, JSON that is cut or nested, or bytes."""
-    kind = draw.randrange(5)
+    kind = draw.randrange(7)
     if kind == 0:
         return draw.randbytes(draw.choice((0, 1, 100, 70_000)))
     if kind == 1:
         return b'[' * draw.choice((1, 1000, 100_000))
+    if kind == 5:
+        return json.dumps(FIELDS | {'format': 'html', 'q': draw.choice(HTML)}).encode()
+    if kind == 6:
+        return form(*draw.choice(FILES))
     fields = dict(FIELDS)
     name = draw.choice((*FIELDS, 'format', 'alternatives', 'api_key', '__class__'))
     fields[name] = draw.choice(ODD)
     content = json.dumps(fields).encode()
     return content if kind > 2 else content[: draw.randrange(len(content))]
+
+
+def form(name: str, content: bytes) -> bytes:
+    """Return a form with a file and the languages."""
+    parts = [f'name="file"; filename="{name}"\r\n\r\n'.encode() + content]
+    parts += [f'name="{x}"\r\n\r\n{FIELDS[x]}'.encode() for x in ('source', 'target')]
+    begin = b'--x\r\ncontent-disposition: form-data; '
+    return b''.join(begin + part + b'\r\n' for part in parts) + b'--x--\r\n'
 
 
 def request(draw: random.Random) -> bytes:
@@ -36,7 +57,7 @@ def request(draw: random.Random) -> bytes:
     length = draw.choice([len(content)] * 6 + [0, len(content) + 50, 10**12, -1])
     method = draw.choice(('POST', 'POST', 'POST', 'GET', 'PUT', 'BREW', 'POST ' * 50))
     path = draw.choice(
-        ('/translate', '/translate', '/detect', '/../x', '/%00', '/' + 'a' * 9000, '*')
+        ('/translate', '/translate', '/detect', '/attention', '/translate_file', *ODD_PATHS)
     )
     headers = draw.choice(
         (
