@@ -1,6 +1,7 @@
 """The command serve, in a process of its own."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -102,3 +103,14 @@ def test_a_server_answers_and_ends_as_asked(workdir, translator):
         assert json.loads(answer.result())['translatedText'] == translator(texts) * 40
     assert process.wait(30) == 0
     assert time.monotonic() - began < 10
+
+
+def test_a_client_that_breaks_the_protocol_writes_no_trace_into_the_log():
+    from h11 import LocalProtocolError
+
+    def record(error):
+        return logging.LogRecord('uvicorn.error', logging.ERROR, '', 1, 'x', None, error)
+
+    assert not serve._is_of_use(record((LocalProtocolError, LocalProtocolError('x'), None)))
+    assert serve._is_of_use(record((ValueError, ValueError('x'), None)))
+    assert serve._is_of_use(record(None))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib.util
+import logging
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,12 @@ def _http_server(config: Any) -> Any:
     return HttpServer(config)
 
 
+def _is_of_use(record: logging.LogRecord) -> bool:
+    """Whether uvicorn's message is no trace about a client that broke the protocol."""
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != 'LocalProtocolError'
+
+
 async def _serve(server: 'Server', flags: Any) -> None:
     import uvicorn
 
@@ -157,6 +164,7 @@ async def _serve(server: 'Server', flags: Any) -> None:
         proxy_headers=False,
         limit_concurrency=_MOST_CONNECTIONS,
     )
+    logging.getLogger('uvicorn.error').addFilter(_is_of_use)
     http = _http_server(config)
     try:
         sockets = [config.bind_socket()]
