@@ -48,6 +48,7 @@ from transformer_jax.serving.texts import TextSplitter
 
 _BODY_SECONDS = 30
 _MOST_SHOWN = 8  # sentences on a page of attention
+_SHORT = 1000  # characters for which a thread costs more than the work
 _POLL = 0.25  # seconds between two looks whether a client is still there
 
 
@@ -163,7 +164,8 @@ class Server:
         fields = await self._fields(request)
         asked = translate_request(fields, self.limits, self.languages.pairs)
         self.metrics.characters.inc(sum(map(len, asked.texts)))
-        documents, detected = await run_in_threadpool(self._read, asked)
+        characters = sum(map(len, asked.texts))
+        documents, detected = await _off_loop(characters, self._read, asked)
         sources = [one.language if one else asked.source for one in detected]
         n_best = 1 + asked.alternatives
         found = await self._translations(request, documents, sources, asked.target, n_best)
@@ -211,11 +213,12 @@ class Server:
                 jobs.append(self.batcher.submit(pair, sentences, n_best, align))
 
         try:
-            await run_in_threadpool(submit)  # long texts must not keep others waiting
+            characters = sum(len(text) for x in documents for text in x.texts)
+            await _off_loop(characters, submit)
             for of_pair, job in zip(places.values(), jobs, strict=True):
                 outputs = iter(await _answer(job.results, request))
                 for k in of_pair:
-                    found[k] = await run_in_threadpool(_joined, documents[k], parts[k], outputs)
+                    found[k] = await _off_loop(characters, _joined, documents[k], parts[k], outputs)
         except QueueFull:
             raise _full() from None
         except UserError as error:
@@ -334,6 +337,13 @@ class Server:
 
     async def _spec(self, request: Request) -> Response:
         return JSONResponse(document(self.languages.pairs, self.limits))
+
+
+async def _off_loop(characters: int, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function, in a thread if there are many characters: others must not wait for it."""
+    if characters < _SHORT:
+        return function(*args)
+    return await run_in_threadpool(function, *args)
 
 
 def _joined(
