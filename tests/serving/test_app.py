@@ -49,7 +49,7 @@ def wait_for(translator):
         time.sleep(0.001)
 
 
-def raw_request(client, *messages):
+def raw_request(client, *messages, path='/translate'):
     """Send a request whose body comes in these messages; return the status of the answer."""
     coming, sent = list(messages), []
 
@@ -64,7 +64,7 @@ def raw_request(client, *messages):
     scope = {
         'type': 'http',
         'method': 'POST',
-        'path': '/translate',
+        'path': path,
         'headers': [(b'content-type', b'application/json')],
         'query_string': b'',
     }
@@ -240,7 +240,8 @@ def test_a_client_that_goes_away_stops_costing(serving, translators):
     wait_for(translator)
     body = b'{"q": "gone", "source": "en", "target": "fr"}'
     whole = {'type': 'http.request', 'body': body}
-    assert raw_request(client, whole, {'type': 'http.disconnect'}) == 499
+    for path in ('/translate', '/attention'):
+        assert raw_request(client, whole, {'type': 'http.disconnect'}, path=path) == 499
     translator.gate.set()
     assert asked(client, q='next')[0] == 200
     assert ['gone'] not in translator.batches

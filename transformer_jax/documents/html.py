@@ -66,7 +66,9 @@ class HtmlDocument:
         except AssertionError as error:  # at some declarations: '<![x'
             raise UserError(f'the HTML cannot be read ({error}): correct it.') from None
         self._parts, self._elements = parser.finished(), parser.elements
-        self.texts = [x.text.text for x in self._parts if isinstance(x, _Run) and x.has_letters]
+        self.texts = [
+            x.text.text for x in self._parts if isinstance(x, _Run) and x.text.has_letters
+        ]
 
     def translated(self, outputs: Sequence[Translation]) -> str:
         """Return the HTML with a translation, with alignment, in the place of each text."""
@@ -78,7 +80,7 @@ class HtmlDocument:
 
     def _rendered(self, run: '_Run', outputs: Iterator[Translation]) -> str:
         pieces = run.text.pieces
-        if run.has_letters:
+        if run.text.has_letters:
             output = next(outputs)
             pieces = run.text.translated(output.text, output.alignment or ())
         return rendered(pieces, self._elements, _escaped, run.begin, run.end)
@@ -96,11 +98,6 @@ class _Run(NamedTuple):
     text: MarkedText
     begin: Marks
     end: Marks
-
-    @property
-    def has_letters(self) -> bool:
-        """Whether there is something to translate."""
-        return any(map(str.isalpha, self.text.text))
 
 
 class _Parser(HTMLParser):

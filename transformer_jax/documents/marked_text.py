@@ -60,6 +60,7 @@ class MarkedText:
     Attributes:
       pieces: its parts.
       text: its words, with a blank between each two.
+      has_letters: whether there is something to translate.
     """
 
     def __init__(self, pieces: Iterable[Piece]):
@@ -70,6 +71,7 @@ class MarkedText:
         self._whole = ''.join(piece.text for piece in joined)
         self._spans = _spans(self._whole)
         self.text = ' '.join(self._whole.split())
+        self.has_letters = any(map(str.isalpha, self.text))
 
     def translated(self, output: str, alignment: Alignment) -> list[Piece]:
         """Return the translation with its marks.

@@ -169,7 +169,7 @@ class DividedText:
             else:
                 part.append(piece)
         self._parts.append(MarkedText(part))
-        self.texts = [x.text for x in self._parts if isinstance(x, MarkedText) and has_letter(x)]
+        self.texts = [x.text for x in self._parts if isinstance(x, MarkedText) and x.has_letters]
 
     def translated(self, outputs: Mapping[str, Translation]) -> list[Piece]:
         """Return the pieces of the paragraph with the translation of each text."""
@@ -177,7 +177,7 @@ class DividedText:
         for part in self._parts:
             if isinstance(part, Piece):
                 found.append(part)
-            elif has_letter(part):
+            elif part.has_letters:
                 output = outputs[part.text]
                 found += part.translated(output.text, output.alignment or ())
             else:
@@ -186,11 +186,6 @@ class DividedText:
         found = [piece for piece in found if piece.text or piece.point is not None]
         _order_ranges(found)
         return found
-
-
-def has_letter(text: MarkedText) -> bool:
-    """Return whether there is something to translate."""
-    return any(map(str.isalpha, text.text))
 
 
 def _order_ranges(pieces: list[Piece]) -> None:

@@ -78,14 +78,14 @@ class Subtitles:
             raise _not_subrip('there is no time')
         self._end = source[len(source.rstrip('\n')) :]
         self._groups = [_Group(lines) for lines in self._grouped()]
-        self.texts = [group.text.text for group in self._groups if group.has_letters]
+        self.texts = [group.text.text for group in self._groups if group.text.has_letters]
 
     def translated(self, outputs: Sequence[Translation]) -> str:
         """Return the subtitles with a translation, with alignment, in the place of each text."""
         of_cue: list[list[str]] = [[] for _ in self._cues]
         remaining = iter(outputs)
         for group in self._groups:
-            if not group.has_letters:
+            if not group.text.has_letters:
                 for line in group.lines:
                     of_cue[line.cue].append(line.before + line.text)
                 continue
@@ -127,7 +127,6 @@ class _Group:
     Attributes:
       lines: the lines.
       text: their text.
-      has_letters: whether there is something to translate.
     """
 
     def __init__(self, lines: Sequence[_Line]):
@@ -143,7 +142,6 @@ class _Group:
             pieces += self._pieces(line.text)
             self._ends.append(len(''.join(piece.text for piece in pieces).split()))
         self.text = MarkedText(pieces)
-        self.has_letters = any(map(str.isalpha, self.text.text))
 
     def translated(self, output: Translation) -> list[str]:
         """Return the translation of each line."""

@@ -163,8 +163,8 @@ class Server:
     async def _translate(self, request: Request) -> Response:
         fields = await self._fields(request)
         asked = translate_request(fields, self.limits, self.languages.pairs)
-        self.metrics.characters.inc(sum(map(len, asked.texts)))
         characters = sum(map(len, asked.texts))
+        self.metrics.characters.inc(characters)
         documents, detected = await _off_loop(characters, self._read, asked)
         sources = [one.language if one else asked.source for one in detected]
         n_best = 1 + asked.alternatives
@@ -283,7 +283,10 @@ class Server:
             raise Invalid('q has no sentence: send a text.')
         try:
             future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN])
-            found = await _answer(future, request)
+            try:
+                found = await _answer(future, request)
+            finally:
+                future.cancel()  # nobody waits for it any more
         except QueueFull:
             raise _full() from None
         except UserError as error:
