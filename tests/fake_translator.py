@@ -1,6 +1,7 @@
 """A translator without a network: each word is a token, and translations are in upper case."""
 
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +25,13 @@ class FakeTranslator:
         self.search = SimpleNamespace(lengths=(), rows=lambda length, width: 16)
         self.batches, self.gate = [], threading.Event()
         self.gate.set()
+
+    def wait(self):
+        """Wait until it has got a batch."""
+        deadline = time.monotonic() + 20
+        while not self.batches:
+            assert time.monotonic() < deadline, 'no batch has come'
+            time.sleep(0.001)
 
     def _encode(self, texts):
         return [[7] * len(text.split()) + [1] for text in texts]

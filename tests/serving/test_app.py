@@ -1,52 +1,9 @@
 import asyncio
-import time
 
 import pytest
-from fake_translator import FakeTranslator
-from starlette.testclient import TestClient
 
 from transformer_jax.serving import app
 from transformer_jax.serving.access import Access, _digest
-from transformer_jax.serving.app import Server
-from transformer_jax.serving.batcher import Batcher, QueueFull
-from transformer_jax.serving.limits import Limits
-from transformer_jax.serving.metrics import Metrics
-
-
-@pytest.fixture
-def translators():
-    return {
-        ('en', 'fr'): FakeTranslator(),
-        ('en', 'de'): FakeTranslator('en', 'de'),
-        ('fr', 'en'): FakeTranslator('fr', 'en'),
-    }
-
-
-@pytest.fixture
-def serving(translators):
-    """Call it to get a client of a server."""
-    batchers = []
-
-    def serve(limits=None, access=None, origins=(), public_url='', **options):
-        metrics = Metrics()
-        batcher = Batcher(translators, observe=metrics.observe_batch, **options)
-        batcher.start()
-        batchers.append(batcher)
-        server = Server(batcher, limits or Limits(), access or Access(), metrics)
-        client = TestClient(server.application(origins, public_url), raise_server_exceptions=False)
-        client.batcher = batcher
-        return client
-
-    yield serve
-    for batcher in batchers:
-        batcher.end()
-
-
-def wait_for(translator):
-    """Wait until it has got a batch."""
-    deadline = time.monotonic() + 10
-    while not translator.batches and time.monotonic() < deadline:
-        time.sleep(0.001)
 
 
 def raw_request(client, *messages, path='/translate'):
@@ -224,7 +181,7 @@ def test_a_full_queue_is_told_when_to_come_back(serving, translators):
     client = serving(most_waiting=1)
     translators['en', 'fr'].gate.clear()
     client.batcher.submit(('en', 'fr'), ['first'])
-    wait_for(translators['en', 'fr'])
+    translators['en', 'fr'].wait()
     client.batcher.submit(('en', 'fr'), ['waits'])
     answer = client.post('/translate', json={'q': 'late', 'source': 'en', 'target': 'fr'})
     assert (answer.status_code, answer.headers['retry-after']) == (503, '1')
@@ -237,7 +194,7 @@ def test_a_client_that_goes_away_stops_costing(serving, translators):
     translator = translators['en', 'fr']
     translator.gate.clear()
     client.batcher.submit(('en', 'fr'), ['first'])
-    wait_for(translator)
+    translator.wait()
     body = b'{"q": "gone", "source": "en", "target": "fr"}'
     whole = {'type': 'http.request', 'body': body}
     for path in ('/translate', '/attention'):
@@ -278,14 +235,6 @@ def test_numbers_and_signs_stay_as_they_are(serving, translators):
     assert translators['en', 'fr'].batches == [['\U0001f600 ... a']]
 
 
-def test_links_to_files_have_the_public_address(serving):
-    client = serving(public_url='https://example.org/x/')
-    address = file_sent(client, '../a.txt', b'a')[1]['translatedFileUrl']
-    assert address.startswith('https://example.org/x/download_file/')
-    fetched = client.get(f'/download_file/{address.rpartition("/")[2]}')
-    assert fetched.headers['content-disposition'] == "attachment; filename*=utf-8''a.fr.txt"
-
-
 def test_a_body_that_does_not_come_is_not_waited_for(serving, monkeypatch):
     monkeypatch.setattr(app, '_BODY_SECONDS', 0.1)
     half = {'type': 'http.request', 'body': b'{"q":', 'more_body': True}
@@ -311,106 +260,6 @@ def test_the_language_of_html_is_that_of_its_text(serving):
     q = '<table class="le la les un une"><tr><td>This house is very old.</td></tr></table>'
     found = asked(serving(), q=q, format='html', source='auto')[1]
     assert found['detectedLanguage']['language'] == 'en'
-
-
-def file_sent(client, name='a.srt', data=b'1\n00:00:00,000 --> 00:00:01,000\na\n\n', **fields):
-    fields = {'source': 'en', 'target': 'fr'} | fields
-    answer = client.post('/translate_file', data=fields, files={'file': (name, data)})
-    return answer.status_code, answer.json()
-
-
-def test_a_file_is_translated_and_fetched(serving):
-    client = serving()
-    status, answer = file_sent(client, 'my talk \u00e9.srt')
-    assert (status, [*answer]) == (200, ['translatedFileUrl'])
-    fetched = client.get(answer['translatedFileUrl'])
-    assert fetched.content == b'1\n00:00:00,000 --> 00:00:01,000\nA\n\n'
-    name = 'my%20talk%20%C3%A9.fr.srt'
-    assert fetched.headers['content-disposition'] == f"attachment; filename*=utf-8''{name}"
-    assert client.get('/download_file/absent').status_code == 404
-
-
-def test_the_language_of_a_file_is_found(serving):
-    client = serving()
-    found = file_sent(client, 'a.txt', b'This house is very old.', source='auto')[1]
-    assert found['detectedLanguage']['language'] == 'en'
-    french = file_sent(client, 'a.txt', b'Ceci est une maison.', source='auto')
-    assert french == (400, {'error': 'file is in fr already: choose another target.'})
-
-
-@pytest.mark.parametrize(
-    ('name', 'data', 'problem'),
-    [
-        ('a.pdf', b'a', "'a.pdf' is no file to translate"),
-        ('a.srt', b'a', "'a.srt': these are no subtitles"),
-        (
-            'a.txt',
-            b'a' * 101,
-            'file has 101 characters: send at most 100 at',
-        ),
-        ('a.txt', b'a' * 9000, 'the body has more than 5,000 bytes'),
-    ],
-)
-def test_a_file_that_cannot_be_translated_is_refused(serving, name, data, problem):
-    status, answer = file_sent(serving(Limits(file_body=5000, file_characters=100)), name, data)
-    assert status in (400, 413)
-    assert problem in answer['error']
-
-
-def test_a_form_without_a_file_is_refused(serving):
-    client = serving()
-    fields = {'source': 'en', 'target': 'fr', 'file': 'a.txt'}
-    for body in ({'data': fields}, {'json': fields}):
-        assert 'file is missing' in client.post('/translate_file', **body).json()['error']
-    two = [('file', ('a.txt', b'a')), ('file', ('b.txt', b'b'))]
-    assert client.post('/translate_file', data=fields, files=two).status_code == 400
-
-
-def attention(client, **fields):
-    return client.post('/attention', data={'source': 'en', 'target': 'fr'} | fields)
-
-
-def test_attention_is_a_page(serving):
-    answer = attention(serving(), q='A cat. </script>')
-    assert answer.status_code == 200
-    assert answer.headers['content-type'].startswith('text/html')
-    assert answer.text.startswith('<!DOCTYPE html>')
-    assert '"output":"A CAT."' in answer.text
-    assert '"text":"</script>"' not in answer.text
-
-
-def test_attention_that_cannot_be_shown_says_why(serving):
-    client = serving()
-    for q, status, problem in (
-        ('', 400, 'q has no sentence'),
-        ('fail', 500, 'the server failed'),
-        ('refused', 400, 'attention is that of one model.'),
-    ):
-        answer = attention(client, q=q)
-        assert answer.status_code == status
-        assert problem in answer.json()['error']
-    assert 'of one text' in attention(client, q=['a', 'b']).json()['error']
-    french = attention(client, q='Ceci est une maison.', source='auto').json()['error']
-    assert french == 'q is in fr already: choose another target.'
-    assert attention(client, q='next').status_code == 200
-
-
-def test_translations_do_not_wait_for_all_attention(serving, translators):
-    client = serving()
-    translators['en', 'fr'].gate.clear()
-    futures = [client.batcher.attention(('en', 'fr'), ['a'])]
-    wait_for(translators['en', 'fr'])
-    futures += [client.batcher.attention(('en', 'fr'), ['a']) for _ in range(16)]
-    job = client.batcher.submit(('en', 'fr'), ['b'])
-    with pytest.raises(QueueFull):
-        client.batcher.attention(('en', 'fr'), ['a'])
-    assert attention(client, q='a').status_code == 503
-    job.results.add_done_callback(lambda _: late.append(sum(x.done() for x in futures)))
-    late = []
-    translators['en', 'fr'].gate.set()
-    job.results.result(20)
-    assert late[0] <= 2
-    assert all(x.result(20) for x in futures)
 
 
 def test_metrics_count(serving):

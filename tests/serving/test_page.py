@@ -1,6 +1,7 @@
 """The web page of the server, as files and in a browser."""
 
 import contextlib
+import json
 import re
 import socket
 import threading
@@ -298,12 +299,51 @@ def test_a_new_translation_closes_the_view_of_the_last_one(tab):
     tab.wait('byId("waiting").textContent == "attention is that of one model."')
 
 
+def translate_file(tab, text, name='my talk.srt'):
+    """Choose a file with a text, ask for its translation with keys, and return the status."""
+    tab.value('byId("of-file").open = true')
+    tab.value(f"""{{
+        const chosen = new DataTransfer();
+        chosen.items.add(new File([{json.dumps(text)}], {json.dumps(name)}));
+        byId("file").files = chosen.files, byId("translate-file").focus();
+    }}""")
+    tab.press('Enter')
+    tab.wait('byId("translate-file").getAttribute("aria-busy") == "false"')
+    return tab.value('byId("file-status").textContent')
+
+
+@needs_browser
+def test_a_file_is_translated_and_can_be_fetched(tab):
+    time = '1\n00:00:00,000 --> 00:00:01,000\n'
+    assert tab.value('byId("file").accept') == '.txt,.srt,.html,.htm,.docx,.odt'
+    status = translate_file(tab, f'{time}a cat\n\n')
+    assert re.fullmatch(
+        r'Translated in \d+\.\d s\. Download the translation of my talk\.srt', status
+    )
+    link = 'document.querySelector("#file-status a")'
+    assert tab.value(f'fetch({link}.href).then(x => x.text())') == f'{time}A CAT\n\n'
+    choose(tab, 'source', 'auto')
+    status = translate_file(tab, 'This is the house of my old friends.', 'a.txt')
+    assert status.startswith('Translated from English (')
+
+
+@needs_browser
+def test_a_file_that_cannot_be_translated_says_why(tab):
+    status = translate_file(tab, 'a', '<b>.srt')
+    assert status.startswith("'<b>.srt': these are no subtitles")
+    assert tab.value('byId("file-status").className') == 'error'
+    translate_file(tab, 'a', 'a.txt')
+    assert tab.value('byId("file-status").className') == ''
+    assert tab.value('byId("translate-file").textContent') == 'Translate file'
+
+
 @needs_browser
 @pytest.mark.parametrize('is_dark', [False, True])
 def test_the_page_fits_a_phone_and_the_colours_that_its_user_prefers(tab, is_dark):
     tab.screen(360, 640, dark=is_dark, is_phone=True)
     tab.value('byId("alternatives").value = 2')
     translate(tab, 'w' * 300)
+    translate_file(tab, 'a', f'{"w" * 100}.txt')
     assert tab.value('document.documentElement.scrollWidth') == 360
     colour = tab.value('getComputedStyle(document.body).backgroundColor')
     assert (sum(map(int, re.findall(r'\d+', colour))) < 200) == is_dark

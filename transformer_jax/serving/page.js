@@ -3,7 +3,7 @@
 const byId = id => document.getElementById(id);
 const STORE = 'transformer_jax';
 let languages = [], settings = {};
-let request = null; // the controller of the request that is under way
+const requests = {}; // the controllers of the requests that are under way, by the id of their button
 let shown = null; // the translation that is shown: text, source, target
 
 function element(name, properties = {}, ...children) {
@@ -21,9 +21,9 @@ function remember(storage, name, value) {
   try { window[storage].setItem(name, JSON.stringify(value)); } catch { /* works without */ }
 }
 
-function say(sentence, isError = false) {
-  byId('status').textContent = sentence;
-  byId('status').classList.toggle('error', isError);
+function say(sentence, isError = false, place = byId('status')) {
+  place.textContent = sentence;
+  place.classList.toggle('error', isError);
 }
 
 const number = value => value.toLocaleString('en');
@@ -78,7 +78,7 @@ function swap() {
   setLanguages(...swapped());
   rememberChoices();
   if (!text) return;
-  request?.abort();
+  requests.translate?.abort();
   byId('text').value = text;
   show(null);
   say('');
@@ -95,8 +95,9 @@ function count() {
 
 // Return the answer to a request; throw an Error with a sentence for people.
 async function ask(path, fields, signal) {
-  const body = fields && JSON.stringify(fields), headers = { 'Content-Type': 'application/json' };
-  const response = await fetch(path, fields ? { method: 'POST', body, headers, signal } : { signal }).catch(error => {
+  const options = fields instanceof FormData ? { body: fields }
+    : { body: JSON.stringify(fields), headers: { 'Content-Type': 'application/json' } };
+  const response = await fetch(path, fields ? { method: 'POST', signal, ...options } : {}).catch(error => {
     throw error.name === 'AbortError' ? error : new Error('The server does not answer: try again later.');
   });
   const answer = await response.json().catch(() => null);
@@ -111,38 +112,56 @@ function again(header) {
   return header && at ? ` Not before ${new Date(at).toLocaleTimeString()}.` : '';
 }
 
-async function translate() {
-  request?.abort();
-  const own = request = new AbortController(), began = performance.now();
-  const [q, source, target, key] = ['text', 'source', 'target', 'key'].map(id => byId(id).value);
-  const fields = { q, source, target, alternatives: Number(byId('alternatives').value) };
-  if (key) fields.api_key = key;
-  busy(true);
-  say('Translating.');
+// Ask what a button asks for, in place of what it asked before.
+async function submit(button, path, fields, place, answered) {
+  requests[button.id]?.abort();
+  const own = requests[button.id] = new AbortController(), began = performance.now();
+  const label = button.dataset.label ??= button.textContent;
+  button.textContent = 'Translating\u2026';
+  button.setAttribute('aria-busy', true);
+  say('Translating.', false, place);
   try {
-    const answer = await ask('translate', fields, own.signal);
-    const detected = answer.detectedLanguage;
-    show({ q, source: detected?.language ?? source, target }, answer);
-    say(summary(detected, target, (performance.now() - began) / 1000));
+    const answer = await ask(path, fields, own.signal);
+    answered(answer, ` in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
   } catch (error) {
     if (own.signal.aborted) return;
-    say(error.message, true);
+    say(error.message, true, place);
     if (error.status === 403) byId('key').focus();
   } finally {
-    if (own === request) busy(false);
+    if (own === requests[button.id]) {
+      button.textContent = label;
+      button.setAttribute('aria-busy', false);
+    }
   }
 }
 
-function summary(detected, target, seconds) {
-  if (detected?.language === target) return `The text is in ${languageName(target)} already.`;
-  const from = detected ? ` from ${languageName(detected.language)} (${Math.round(detected.confidence)} % sure)` : '';
-  return `Translated${from} in ${seconds.toFixed(1)} s.`;
+function translate() {
+  const [q, source, target, key] = ['text', 'source', 'target', 'key'].map(id => byId(id).value);
+  const fields = { q, source, target, alternatives: Number(byId('alternatives').value) };
+  if (key) fields.api_key = key;
+  submit(byId('translate'), 'translate', fields, byId('status'), (answer, seconds) => {
+    const detected = answer.detectedLanguage;
+    show({ q, source: detected?.language ?? source, target }, answer);
+    say(detected?.language === target ? `The text is in ${languageName(target)} already.`
+      : `Translated${from(detected)}${seconds}`);
+  });
 }
 
-function busy(isBusy) {
-  byId('translate').textContent = isBusy ? 'Translating\u2026' : 'Translate';
-  byId('translate').setAttribute('aria-busy', isBusy);
-  if (!isBusy) request = null;
+function translateFile() {
+  const fields = new FormData(byId('file-form')), { name } = byId('file').files[0];
+  for (const id of ['source', 'target']) fields.set(id, byId(id).value);
+  if (byId('key').value) fields.set('api_key', byId('key').value);
+  const place = byId('file-status');
+  submit(byId('translate-file'), 'translate_file', fields, place, (answer, seconds) => {
+    say(`Translated${from(answer.detectedLanguage)}${seconds} `, false, place);
+    // Behind a proxy the address of the page is the one that is known to work.
+    const href = `download_file/${answer.translatedFileUrl.split('/').pop()}`;
+    place.append(element('a', { href, download: '', textContent: `Download the translation of ${name}` }));
+  });
+}
+
+function from(detected) {
+  return detected ? ` from ${languageName(detected.language)} (${Math.round(detected.confidence)} % sure)` : '';
 }
 
 // Show the answer to what was asked; null shows nothing.
@@ -231,6 +250,10 @@ function listen() {
     event.preventDefault();
     translate();
   });
+  byId('file-form').addEventListener('submit', event => {
+    event.preventDefault();
+    translateFile();
+  });
   byId('form').addEventListener('keydown', event => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
@@ -252,6 +275,10 @@ async function start() {
   byId('alternatives-line').hidden = !settings.alternativesLimit;
   byId('key-line').hidden = !settings.keyRequired;
   byId('key').value = remembered('sessionStorage', STORE) ?? '';
+  const kinds = settings.supportedFilesFormat;
+  byId('file').accept = kinds;
+  byId('kinds').textContent = `Languages as above. The file keeps its format: ${kinds.join(', ')}.`;
+  byId('of-file').hidden = false;
   count();
   listen();
   byId('fields').disabled = false;
