@@ -134,6 +134,7 @@ def test_the_test_set_of_a_finished_run_is_read_again(folder):
     assert load_split(settings, 'test', 'another') is None
 
 
+@pytest.mark.filterwarnings('error')
 def test_a_part_that_gives_no_pair_is_named(folder):
     with pytest.raises(UserError, match="has a part 'news' without a training pair"):
         prepare(config(folder, news='filters=length=1'))

@@ -222,6 +222,7 @@ def test_the_byte_fallback_rate_counts_bytes(vocabulary):
     assert vocabulary.byte_fallback_rate(known) == 0
     # The space before it and EOS are pieces; its two bytes are not.
     assert vocabulary.byte_fallback_rate(unknown) == 0.5
+    assert vocabulary.byte_fallback_rate(unknown[:0]) == 0
 
 
 def test_texts_restores_the_texts_of_ids(vocabulary):

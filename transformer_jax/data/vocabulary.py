@@ -296,8 +296,8 @@ class Vocabulary:
         return [*words_of_spans(proto.text.replace('▁', ' '), spans), None]
 
     def byte_fallback_rate(self, tokens: np.ndarray) -> float:
-        """Return the share of ids [n] that are single bytes or unknown."""
-        return float(np.mean(self._is_fallback_V[tokens]))
+        """Return the share of ids [n] that are single bytes or unknown; 0 for no ids."""
+        return float(np.mean(self._is_fallback_V[tokens])) if len(tokens) else 0.0
 
     @functools.cached_property
     def _is_fallback_V(self) -> np.ndarray:
