@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 from fake_translator import FakeTranslator
 from starlette.testclient import TestClient
@@ -7,6 +9,17 @@ from transformer_jax.serving.app import Server
 from transformer_jax.serving.batcher import Batcher
 from transformer_jax.serving.limits import Limits
 from transformer_jax.serving.metrics import Metrics
+
+
+@pytest.fixture(scope='session', autouse=True)
+def _language_model_read_once():
+    """Reading the model that knows languages would take most of a test."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LanguageIdentifier, 'from_model_file', lambda *_, **__: copy.copy(model))
+        yield
 
 
 @pytest.fixture
