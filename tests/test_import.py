@@ -35,6 +35,16 @@ def test_a_command_can_open_its_program_cache_before_jax_is_imported(command):
     assert done.stdout == 'False\n', done.stderr
 
 
+def test_keras_is_loaded_only_if_somebody_asks_for_it():
+    program = (
+        'import sys; from transformer_jax.data._tensorflow import import_tensorflow; '
+        "tf = import_tensorflow(); print('keras' in sys.modules, tf.keras.__version__[0]); "
+        'from tensorflow.keras import layers; print(layers.Dense is tf.keras.layers.Dense)'
+    )
+    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    assert done.stdout == 'False 3\nTrue\n', done.stderr
+
+
 @pytest.mark.parametrize('package', PACKAGES)
 def test_every_export_exists_and_type_checkers_see_it(package):
     module = importlib.import_module(package)
