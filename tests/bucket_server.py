@@ -1,7 +1,7 @@
 """A server that speaks the protocol of Google Cloud Storage, on this machine and in memory.
 
 It is gcp-storage-emulator with what that lacks: writing on the condition of a generation, faults,
-and an answer that is lost on its way.
+moving, and an answer that is lost on its way.
 """
 
 import contextlib
@@ -60,7 +60,8 @@ class BucketServer:
         }
         self.faults, self.most_faults, self.requests, self.faulty = 0.0, math.inf, 0, 0
         self.storage = Storage(use_memory_fs=True)
-        self.mutex = threading.Lock()
+        self.mutex = threading.RLock()
+        self.moved: set[str] = set()  # the tokens of requests to move an object
         self.draw = random.Random(1)
         buckets.create_bucket(BUCKET, self.storage)
 
@@ -134,7 +135,7 @@ class _Handler(emulator.RequestHandler):
             fault = unlucky and running.faulty < running.most_faults and running.draw.random()
             running.faulty += fault is not False
         if fault is not False and fault < 0.7:
-            self._refuse(http.HTTPStatus.SERVICE_UNAVAILABLE)
+            self._reply(http.HTTPStatus.SERVICE_UNAVAILABLE)
             return
         with running.mutex:
             generation = self.running.generation(name := self._object(body))
@@ -142,15 +143,32 @@ class _Handler(emulator.RequestHandler):
                 self._query.get(f'ifGeneration{kind}', [None])[0] for kind in ('Match', 'NotMatch')
             )
             if wanted not in (None, generation):
-                self._refuse(http.HTTPStatus.PRECONDITION_FAILED)
+                self._reply(http.HTTPStatus.PRECONDITION_FAILED)
             elif unwanted == generation:
-                self._refuse(http.HTTPStatus.NOT_MODIFIED)
+                self._reply(http.HTTPStatus.NOT_MODIFIED)
             else:
                 # Done, but the answer is lost. The emulator forgets uploads in parts once done.
                 if fault is not False and 'upload_id' not in self._query:
                     self.wfile = _Nowhere()
                 self.generation = generation if name and method == 'GET' else None
-                emulator.Router(self).handle(method)
+                if '/moveTo/o/' in self.path:
+                    self._move(name)
+                else:
+                    emulator.Router(self).handle(method)
+
+    def _move(self, name: str) -> None:
+        """Rename an object, once however often the same request comes."""
+        token = self.headers['X-Goog-GCS-Idempotency-Token']
+        if token not in self.running.moved:
+            path = urllib.parse.urlsplit(self.path).path.partition('/moveTo/o/')[0]
+            source = self._name(path)
+            if source not in self.running.names():
+                self._reply(http.HTTPStatus.NOT_FOUND)
+                return
+            self.running.write(name, self.running.read(source))
+            self.running.storage.delete_file(BUCKET, source)
+            self.running.moved.add(token)
+        self._reply(http.HTTPStatus.OK, b'{}')
 
     @property
     def _query(self) -> dict[str, list[str]]:
@@ -160,21 +178,25 @@ class _Handler(emulator.RequestHandler):
         """Return the name of the object that a request is about; '' for a listing."""
         path = urllib.parse.urlsplit(self.path).path
         if '/o/' in path:
-            return urllib.parse.unquote(path.rpartition('/o/')[2])
+            return self._name(path)
         if 'name' in self._query:
             return self._query['name'][0]
         in_body = re.search(rb'"name": ?("[^"]*")', body)
         return json.loads(in_body[1]) if in_body else ''
+
+    def _name(self, path: str) -> str:
+        return urllib.parse.unquote(path.rpartition('/o/')[2])
 
     def end_headers(self) -> None:
         if self.generation:
             self.send_header('x-goog-generation', self.generation)
         super().end_headers()
 
-    def _refuse(self, status: http.HTTPStatus) -> None:
+    def _reply(self, status: http.HTTPStatus, body: bytes = b'') -> None:
         self.send_response(status.value, status.phrase)
-        self.send_header('Content-Length', '0')
+        self.send_header('Content-Length', str(len(body)))
         self.end_headers()
+        self.wfile.write(body)
 
     do_GET = functools.partialmethod(_answer, 'GET')
     do_POST = functools.partialmethod(_answer, 'POST')
