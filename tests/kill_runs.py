@@ -37,7 +37,8 @@ _PHASES = {
     'saving': (None, 0.05),
     'scoring': ('Scoring the test set', 0.5),
 }
-_FROM_THE_CACHE = ('vocabulary', 'tokenising', 'compiling')  # otherwise these end at once
+# What the cache must not have, because these phases would end at once.
+_KEPT = {'vocabulary': 'vocabulary-*', 'tokenising': 'tokens-*', 'compiling': 'programs'}
 
 
 class Killer:
@@ -75,8 +76,9 @@ class Killer:
                 # After the last signal the run continues to its end.
                 phase = phases.pop() if sent < signals else ''
                 whole = _readable(workdir)
-                if phase in _FROM_THE_CACHE:
-                    shutil.rmtree(self._folder / 'cache', ignore_errors=True)
+                if phase in _KEPT:
+                    for path in (self._folder / 'cache').glob(_KEPT[phase]):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
                 process = self._start('main', config=config, workdir=workdir)
                 if self._aim(process, phase, workdir):
                     self._send(process, number, phase)
