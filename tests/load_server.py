@@ -44,10 +44,11 @@ async def measure(
         took = time.monotonic() - began
     seconds = sorted(one for one, _ in answers)
     differing = [found for _, found in answers if found is not None]
+    others = sum(found in known for found in differing)
     print(
         f'{clients:3} clients  {len(seconds) / took:7.1f} sentences/s  median '
         f'{seconds[len(seconds) // 2]:.3f} s  99 % {seconds[int(0.99 * len(seconds))]:.3f} s  '
-        f'of {len(answers):,} answers {len(differing)} differ, {len(known & {*differing})} of them '
+        f'of {len(answers):,} answers {len(differing)} differ, {others} of them '
         "another sentence's",
         flush=True,
     )

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transformer_jax import serve
+from transformer_jax.serving.batcher import Batcher
 
 
 def test_a_missing_package_is_named(run_command, monkeypatch):
@@ -45,6 +47,20 @@ def test_more_alternatives_than_the_beam_has_are_refused(run_command, workdir):
     code, _, err = run_command(serve, f'--workdir={workdir}', '--max_alternatives=4')
     assert code == 2
     assert '--max_alternatives=4 must be below the beam size of the model, which is 4.' in err
+
+
+def test_a_port_in_use_is_named_before_anything_is_compiled(run_command, workdir, monkeypatch):
+    monkeypatch.setattr(Batcher, 'prepare', None)
+    with socket.create_server(('127.0.0.1', 0)) as other:
+        port = other.getsockname()[1]
+        code, _, err = run_command(serve, f'--workdir={workdir}', f'--port={port}')
+    assert code == 2
+    assert f'--host=127.0.0.1 --port={port} cannot be listened at' in err
+
+
+def test_an_address_of_ipv6_has_brackets():
+    assert serve._url('::1', 5000) == 'http://[::1]:5000'
+    assert serve._url('127.0.0.1', 5000) == 'http://127.0.0.1:5000'
 
 
 @pytest.mark.slow
@@ -80,19 +96,6 @@ def test_a_server_answers_and_ends_as_asked(workdir, translator):
         assert '<!DOCTYPE html>' in ask('/attention', {**fields, 'q': '. '.join(many)})
     metrics = ask('/metrics')
     assert 'translate_compilations_total 0.0' in metrics.splitlines()
-    second = subprocess.run(
-        [
-            sys.executable,
-            '-m',
-            'transformer_jax.serve',
-            f'--workdir={workdir}',
-            f'--port={url.rpartition(":")[2]}',
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert second.returncode == 2
-    assert 'cannot be listened at' in second.stderr
     with ThreadPoolExecutor(1) as pool:
         many = texts * 40
         answer = pool.submit(ask, '/translate', {**fields, 'q': many})

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import importlib.util
 import logging
+import socket
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,12 +37,15 @@ def main(arguments: Sequence[str]) -> None:
     with program_cache.use(ProgramCache.open(cache_folder())):
         keep_compiled_programs(cache_folder())
         server = _server(flags)
-        server.batcher.prepare()
-        stop_if_requested()
-        server.batcher.start()
-        server.metrics.opened()
-        asyncio.run(_serve(server, flags))
-        server.batcher.end()
+        config = _config(server, flags)
+        # Compiling takes minutes, after which it would be late to say that the port is in use.
+        with contextlib.closing(_bound(config)) as listening:
+            server.batcher.prepare()
+            stop_if_requested()
+            server.batcher.start()
+            server.metrics.opened()
+            asyncio.run(_serve(server, config, listening))
+            server.batcher.end()
 
 
 def _parser() -> command_line.Parser:
@@ -150,10 +154,11 @@ def _is_of_use(record: logging.LogRecord) -> bool:
     return type(error).__name__ != 'LocalProtocolError'
 
 
-async def _serve(server: 'Server', flags: Any) -> None:
+def _config(server: 'Server', flags: Any) -> Any:
+    """Return the settings of uvicorn."""
     import uvicorn
 
-    config = uvicorn.Config(
+    return uvicorn.Config(
         server.application(flags.origin, flags.public_url),
         host=flags.host,
         port=flags.port,
@@ -164,24 +169,35 @@ async def _serve(server: 'Server', flags: Any) -> None:
         proxy_headers=False,
         limit_concurrency=_MOST_CONNECTIONS,
     )
-    logging.getLogger('uvicorn.error').addFilter(_is_of_use)
-    http = _http_server(config)
+
+
+def _bound(config: Any) -> socket.socket:
+    """Return a socket that has its address, and does not listen yet."""
     try:
-        sockets = [config.bind_socket()]
+        return config.bind_socket()
     except (OSError, SystemExit) as error:
         raise UserError(
-            f'--host={flags.host} --port={flags.port} cannot be listened at '
+            f'--host={config.host} --port={config.port} cannot be listened at '
             f'({getattr(error, "strerror", None) or "in use or not allowed"}): choose another.'
         ) from None
+
+
+def _url(host: str, port: int) -> str:
+    return f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
+
+
+async def _serve(server: 'Server', config: Any, listening: socket.socket) -> None:
+    logging.getLogger('uvicorn.error').addFilter(_is_of_use)
+    http = _http_server(config)
     with StopSignals() as stop, stop.deferred('Stopping: requests that are being answered end.'):
-        serving = asyncio.create_task(http.serve(sockets))
+        serving = asyncio.create_task(http.serve([listening]))
         is_open = False
         while not serving.done():
             if http.started and not is_open:
                 is_open = True
-                port = sockets[0].getsockname()[1]
+                url = _url(config.host, listening.getsockname()[1])
                 pairs = ', '.join(map(' to '.join, server.languages.pairs))
-                command_line.print_result(f'http://{flags.host}:{port} translates {pairs}')
+                command_line.print_result(f'{url} translates {pairs}')
                 sys.stdout.flush()
             if stop.pending():
                 http.should_exit = True

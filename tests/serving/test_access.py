@@ -1,12 +1,13 @@
 import pytest
 
 from transformer_jax.errors import UserError
+from transformer_jax.serving import access as access_module
 from transformer_jax.serving.access import Access, read_keys
 
 
 def test_keys_and_their_limits_are_read(tmp_path):
     path = tmp_path / 'keys'
-    path.write_text('# ours\none\n\ntwo 30\n')
+    path.write_text('\ufeff# ours\none\n\ntwo 30\n', encoding='utf-8')
     access = Access(read_keys(path))
     assert [access.is_known(key) for key in ('one', 'two', 'three', '', '# ours')] == [
         True,
@@ -45,6 +46,20 @@ def test_requests_are_limited_for_each_client_within_a_minute():
     assert access.seconds_to_wait('', 'a') == 1
     now[0] = 60.5
     assert access.seconds_to_wait('', 'a') == 0
+
+
+def test_many_clients_are_not_looked_through_for_every_request(monkeypatch):
+    monkeypatch.setattr(access_module, '_MOST_CLIENTS', 4)
+    now, looks = [0.0], []
+    access = Access(requests_per_minute=1, clock=lambda: now[0])
+    forget = access._forget
+    monkeypatch.setattr(access, '_forget', lambda now: looks.append(now) or forget(now))
+    assert [access.seconds_to_wait('', f'{k}') for k in range(200)] == [0] * 200
+    assert 0 < len(looks) < 10
+    now[0] = 61.0
+    for k in range(200, 500):
+        access.seconds_to_wait('', f'{k}')
+    assert len(access._times) < 400  # the first ones are forgotten
 
 
 def test_a_key_may_have_a_limit_of_its_own(tmp_path):

@@ -4,9 +4,10 @@ import pytest
 
 from transformer_jax.serving import app
 from transformer_jax.serving.access import Access, _digest
+from transformer_jax.serving.limits import Limits
 
 
-def raw_request(client, *messages, path='/translate'):
+def raw_request(client, *messages, path='/translate', headers=()):
     """Send a request whose body comes in these messages; return the status of the answer."""
     coming, sent = list(messages), []
 
@@ -22,11 +23,15 @@ def raw_request(client, *messages, path='/translate'):
         'type': 'http',
         'method': 'POST',
         'path': path,
-        'headers': [(b'content-type', b'application/json')],
+        'headers': [(b'content-type', b'application/json'), *headers],
         'query_string': b'',
     }
     asyncio.run(client.app(scope, receive, send))
     return sent[0]['status']
+
+
+def form_part(content):
+    return b'--x\r\ncontent-disposition: form-data; name="q"\r\n\r\n%s\r\n--x--\r\n' % content
 
 
 def asked(client, **fields):
@@ -143,12 +148,26 @@ def test_a_mistake_is_answered_with_one_sentence(serving, fields, status, error)
         (b'q=a', 'text/plain', 415),
         (b'--x', 'multipart/form-data', 400),
         (b'--x\r\nnonsense', 'multipart/form-data; boundary=x', 400),
-        (b'a=1&' * 2000, 'application/x-www-form-urlencoded', 400),
+        (form_part(b'a'), 'multipart/form-data; boundary=x; charset=undefined', 400),
+        (form_part(b'a'), 'multipart/form-data; boundary=x; charset=absent', 400),
     ],
 )
 def test_a_body_that_cannot_be_read_is_answered_with_one_sentence(serving, content, kind, status):
     answer = serving().post('/translate', content=content, headers={'content-type': kind})
     assert (answer.status_code, [*answer.json()]) == (status, ['error'])
+
+
+def test_a_form_of_many_fields_is_refused(serving):
+    kind = {'content-type': 'application/x-www-form-urlencoded'}
+    answer = serving().post('/translate', content=b'a=1&' * 1001, headers=kind)
+    assert answer.status_code == 400
+    assert 'Too many fields' in answer.json()['error']
+
+
+def test_a_form_may_have_a_field_as_long_as_its_limit(serving):
+    client = serving(Limits(body=2 << 20, characters=2 << 20))
+    answer = client.post('/detect', files={'q': (None, 'a house ' * 150_000)})
+    assert answer.status_code == 200
 
 
 def test_a_failure_shows_no_trace_and_the_next_request_is_answered(serving):
@@ -166,6 +185,11 @@ def test_keys_are_asked_for(serving):
     headers = {'authorization': 'Bearer secret'}
     fields = {'q': 'a', 'source': 'en', 'target': 'fr'}
     assert client.post('/translate', json=fields, headers=headers).status_code == 200
+
+
+def test_a_wrong_key_in_the_header_is_refused_before_the_body_comes(serving):
+    client = serving(access=Access({_digest('secret'): None}))
+    assert raw_request(client, headers=[(b'authorization', b'Bearer wrong')]) == 403
 
 
 def test_too_many_requests_are_told_when_to_come_back(serving):
@@ -262,6 +286,12 @@ def test_the_language_of_html_is_that_of_its_text(serving):
     assert found['detectedLanguage']['language'] == 'en'
 
 
+def test_a_server_whose_translations_have_ended_is_not_healthy(serving):
+    client = serving()
+    client.batcher.end()
+    assert client.get('/health').status_code == 503
+
+
 def test_metrics_count(serving):
     client = serving()
     asked(client, q='a b')
@@ -290,6 +320,8 @@ def test_what_is_not_there_is_answered_in_the_same_shape(serving):
     for answer in (client.get('/nothing'), client.get('/translate')):
         assert [*answer.json()] == ['error']
     assert client.get('/health').json() == {'status': 'ok'}
-    assert client.get('/frontend/settings').json()['charLimit'] == 20_000
+    settings = client.get('/frontend/settings').json()
+    assert settings['charLimit'] == 20_000
+    assert settings['language']['target'] == {'code': 'de', 'name': 'German'}
     assert client.get('/spec').json()['openapi'] == '3.1.0'
     assert '<code>POST /translate</code>' in client.get('/docs').text

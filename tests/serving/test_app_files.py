@@ -1,5 +1,6 @@
 import pytest
 
+from transformer_jax.serving import app
 from transformer_jax.serving.limits import Limits
 
 
@@ -47,11 +48,23 @@ def test_a_file_that_cannot_be_translated_is_refused(serving, name, data, proble
     assert problem in answer['error']
 
 
+def test_files_are_worked_on_in_threads_however_few_letters_they_have(serving, monkeypatch):
+    called = []
+
+    async def in_thread(function, *args):
+        called.append(function.__name__)
+        return function(*args)
+
+    monkeypatch.setattr(app, 'run_in_threadpool', in_thread)
+    assert file_sent(serving(), 'a.html', b'<p>a')[0] == 200
+    assert called == ['document_of', 'submit', '_joined']
+
+
 def test_a_form_without_a_file_is_refused(serving):
     client = serving()
     fields = {'source': 'en', 'target': 'fr', 'file': 'a.txt'}
-    for body in ({'data': fields}, {'json': fields}):
-        assert 'file is missing' in client.post('/translate_file', **body).json()['error']
+    for body in ({'data': fields}, {'json': fields}, {'files': {'source': (None, 'en')}}):
+        assert 'is missing' in client.post('/translate_file', **body).json()['error']
     two = [('file', ('a.txt', b'a')), ('file', ('b.txt', b'b'))]
     assert client.post('/translate_file', data=fields, files=two).status_code == 400
 

@@ -51,6 +51,16 @@ def test_requests_that_wait_are_translated_together(started, translator):
     assert [len(batch) for batch in translator.batches] == [1, 4]
 
 
+def test_outputs_of_another_kind_fail_their_request_only(started, translator, monkeypatch):
+    batcher, _ = started()
+    monkeypatch.setattr(translator, 'translate', lambda texts, **_: [[]] * len(texts))
+    job = batcher.submit(PAIR, ['a'])
+    translator.gate.set()
+    with pytest.raises(IndexError):
+        job.results.result(10)
+    assert batcher.is_alive()
+
+
 def test_a_batch_has_sentences_of_one_length(started, translator):
     batcher, _ = started()
     long = ' '.join(['word'] * 20)

@@ -25,7 +25,7 @@ def read_keys(path: str | os.PathLike[str]) -> dict[bytes, int | None]:
     """
     name = f'--api_keys={os.fspath(path)!r}'
     try:
-        lines = read_regular(user_path(path, '--api_keys')).decode().split('\n')
+        lines = read_regular(user_path(path, '--api_keys')).decode('utf-8-sig').split('\n')
     except OSError as error:
         raise UserError(f'{name} cannot be read ({error.strerror}): check the path.') from error
     except UnicodeDecodeError as error:
@@ -68,6 +68,7 @@ class Access:
         """
         self.keys, self._limit, self._clock = keys, requests_per_minute, clock
         self._times: dict[object, deque[float]] = {}
+        self._most_clients = _MOST_CLIENTS
 
     def is_known(self, key: str) -> bool:
         """Return whether a key may be used, '' being none."""
@@ -89,13 +90,15 @@ class Access:
         if len(times) >= limit:
             return times[0] + _MINUTE - now
         times.append(now)
-        if len(self._times) > _MOST_CLIENTS:
+        if len(self._times) > self._most_clients:
             self._forget(now)
         return 0.0
 
     def _forget(self, now: float) -> None:
         """Forget clients that have made no request within the last minute."""
         self._times = {who: t for who, t in self._times.items() if t and t[-1] > now - _MINUTE}
+        # Going through them for every request would take longer than answering it.
+        self._most_clients = max(_MOST_CLIENTS, 2 * len(self._times))
 
 
 def _digest(key: str) -> bytes:

@@ -1,6 +1,7 @@
 """The HTTP interface: that of LibreTranslate, which existing clients speak."""
 
 import asyncio
+import functools
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from transformer_jax.documents.document import Document, PlainText
-from transformer_jax.documents.files import KINDS, kind_of
+from transformer_jax.documents.files import kind_of
 from transformer_jax.documents.html import HtmlDocument
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation, join
@@ -34,8 +35,8 @@ from transformer_jax.serving.metrics import CONTENT_TYPE, Metrics
 from transformer_jax.serving.openapi import document
 from transformer_jax.serving.page import HEADERS, page_routes
 from transformer_jax.serving.requests import (
-    FORMATS,
     Invalid,
+    Room,
     TranslateRequest,
     api_key,
     document_of,
@@ -44,6 +45,7 @@ from transformer_jax.serving.requests import (
     texts_of,
     translate_request,
 )
+from transformer_jax.serving.settings import settings
 from transformer_jax.serving.texts import TextSplitter
 
 _BODY_SECONDS = 30
@@ -68,8 +70,9 @@ class Server:
         self.batcher, self.limits, self.access, self.metrics = batcher, limits, access, metrics
         self.languages = Languages(batcher.translators)
         self._downloads = Downloads()
-        # Files can take much memory while they are read.
-        self._reading = asyncio.Semaphore(2)
+        self._room = Room(16 * max(limits.body, limits.file_body))
+        # Files can take much memory while they are read and written.
+        self._of_files = asyncio.Semaphore(2)
         self._splitters = {
             pair: TextSplitter(pair[0], _lengths(translator.vocabulary.source), LENGTHS[-1])
             for pair, translator in batcher.translators.items()
@@ -116,7 +119,7 @@ class Server:
             began, status = time.monotonic(), 500
             with self.metrics.in_flight.track_inprogress():
                 try:
-                    response = await answer(request)
+                    response = await _answered(answer, request)
                     status = response.status_code
                     return response
                 except HTTPException as error:
@@ -135,12 +138,14 @@ class Server:
 
         return counted
 
-    async def _fields(self, request: Request, files: int = 0) -> dict[str, Any]:
+    async def _fields(self, request: Request, with_file: bool = False) -> dict[str, Any]:
         """Return the fields of a request that may be answered."""
+        if 'authorization' in request.headers:
+            self._check_key(api_key({}, request))
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                most = self.limits.file_body if files else self.limits.body
-                fields = await read_body(request, most, files)
+                most = self.limits.file_body if with_file else self.limits.body
+                fields = await read_body(request, most, self._room, with_file)
         except TimeoutError:
             raise Invalid(
                 f'the body took more than {_BODY_SECONDS} seconds: send it faster.', 408
@@ -148,8 +153,7 @@ class Server:
         except ClientDisconnect:
             raise HTTPException(499, 'the client has gone away.') from None
         key = api_key(fields, request)
-        if not self.access.is_known(key):
-            raise Invalid('api_key is missing or not known: ask who runs this server for one.', 403)
+        self._check_key(key)
         address = request.client.host if request.client else ''
         wait = self.access.seconds_to_wait(key, address)
         if wait:
@@ -160,15 +164,20 @@ class Server:
             )
         return fields
 
+    def _check_key(self, key: str) -> None:
+        if not self.access.is_known(key):
+            raise Invalid('api_key is missing or not known: ask who runs this server for one.', 403)
+
     async def _translate(self, request: Request) -> Response:
         fields = await self._fields(request)
         asked = translate_request(fields, self.limits, self.languages.pairs)
         characters = sum(map(len, asked.texts))
         self.metrics.characters.inc(characters)
-        documents, detected = await _off_loop(characters, self._read, asked)
+        run = functools.partial(_off_loop, characters)
+        documents, detected = await run(self._read, asked)
         sources = [one.language if one else asked.source for one in detected]
         n_best = 1 + asked.alternatives
-        found = await self._translations(request, documents, sources, asked.target, n_best)
+        found = await self._translations(request, run, documents, sources, asked.target, n_best)
         # A text in the target language stays as it is.
         found = [outputs or [text] for outputs, text in zip(found, asked.texts, strict=True)]
         answer = {'translatedText': [outputs[0] for outputs in found]}
@@ -185,17 +194,29 @@ class Server:
         documents = [HtmlDocument(x) if asked.is_html else PlainText(x) for x in asked.texts]
         if asked.source != 'auto':
             return documents, [None] * len(documents)
-        return documents, [self._detected(' '.join(x.texts), asked.target) for x in documents]
+        return documents, [
+            self.languages.source_for(' '.join(x.texts), asked.target) for x in documents
+        ]
 
     async def _translations(
         self,
         request: Request,
+        run: Callable[..., Awaitable[Any]],
         documents: Sequence[Document],
         sources: Sequence[str],
         target: str,
         n_best: int = 1,
     ) -> list[list[Any]]:
-        """Return the translations of each document, the best first; none for the same language."""
+        """Return the translations of each document, the best first; none for the same language.
+
+        Args:
+          request: the request.
+          run: calls a function where nobody else waits for it.
+          documents: what to translate.
+          sources: the language of each.
+          target: the language to translate to.
+          n_best: number of translations of each.
+        """
         places: dict[Pair, list[int]] = {}
         for k, source in enumerate(sources):
             if source != target:
@@ -213,48 +234,41 @@ class Server:
                 jobs.append(self.batcher.submit(pair, sentences, n_best, align))
 
         try:
-            characters = sum(len(text) for x in documents for text in x.texts)
-            await _off_loop(characters, submit)
+            await run(submit)
             for of_pair, job in zip(places.values(), jobs, strict=True):
                 outputs = iter(await _answer(job.results, request))
                 for k in of_pair:
-                    found[k] = await _off_loop(characters, _joined, documents[k], parts[k], outputs)
-        except QueueFull:
-            raise _full() from None
-        except UserError as error:
-            raise Invalid(str(error)) from error
+                    found[k] = await run(_joined, documents[k], parts[k], outputs)
         finally:
             for job in jobs:
                 job.cancel()
         return found
 
-    def _detected(self, text: str, target: str) -> Detected:
-        try:
-            return self.languages.source_for(text, target)
-        except UserError as error:
-            raise Invalid(str(error)) from None
-
     async def _translate_file(self, request: Request) -> Response:
-        fields = await self._fields(request, files=1)
+        fields = await self._fields(request, with_file=True)
         source, target = languages_of(fields, self.languages.pairs)
-        async with self._reading:
-            name, document = await document_of(fields, self.limits)
+        name, document = await self._of_file(document_of, fields, self.limits)
         self.metrics.characters.inc(sum(map(len, document.texts)))
         answer = {}
         if source == 'auto':
             text = ' '.join(document.texts)
-            detected = await run_in_threadpool(self._detected, text, target)
+            detected = await self._of_file(self.languages.source_for, text, target)
             answer['detectedLanguage'] = detected._asdict()
             source = detected.language
             if source == target:
                 raise Invalid(f'file is in {target} already: choose another target.')
-        ((data,),) = await self._translations(request, [document], [source], target)
+        ((data,),) = await self._translations(request, self._of_file, [document], [source], target)
         kind = kind_of(name)
         stem = re.split(r'[/\\]', name[: -len(kind)])[-1]
         token = self._downloads.keep(f'{stem}.{target}{kind}', data)
         address = self._public_url or str(request.base_url)
         answer['translatedFileUrl'] = f'{address.rstrip("/")}/download_file/{token}'
         return JSONResponse(answer)
+
+    async def _of_file(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function in a thread, when not too many files are worked on."""
+        async with self._of_files:
+            return await run_in_threadpool(function, *args)
 
     async def _download_file(self, request: Request) -> Response:
         file = self._downloads.get(request.path_params['token'])
@@ -275,22 +289,17 @@ class Server:
         (text,) = texts
         source, target = languages_of(fields, self.languages.pairs)
         if source == 'auto':
-            source = (await run_in_threadpool(self._detected, text, target)).language
+            source = (await run_in_threadpool(self.languages.source_for, text, target)).language
         if source == target:
             raise Invalid(f'q is in {target} already: choose another target.')
         sentences = (await run_in_threadpool(self._splitters[source, target], text)).segments
         if not sentences:
             raise Invalid('q has no sentence: send a text.')
+        future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN])
         try:
-            future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN])
-            try:
-                found = await _answer(future, request)
-            finally:
-                future.cancel()  # nobody waits for it any more
-        except QueueFull:
-            raise _full() from None
-        except UserError as error:
-            raise Invalid(str(error)) from error
+            found = await _answer(future, request)
+        finally:
+            future.cancel()  # nobody waits for it any more
         page = await run_in_threadpool(
             attention_page, found, f'Attention from {source} to {target}'
         )
@@ -299,36 +308,18 @@ class Server:
     async def _detect(self, request: Request) -> Response:
         fields = await self._fields(request)
         texts, is_list = texts_of(fields, self.limits)
-        try:
-            found = [[one._asdict() for one in self.languages.detect(text)] for text in texts]
-        except UserError as error:
-            raise Invalid(str(error)) from None
+        found = [[one._asdict() for one in self.languages.detect(text)] for text in texts]
         return JSONResponse(found if is_list else found[0])
 
     async def _languages(self, request: Request) -> Response:
         return JSONResponse(self.languages.listed())
 
     async def _settings(self, request: Request) -> Response:
-        first = self.languages.listed()[0]
-        return JSONResponse(
-            {
-                'alternativesLimit': self.limits.alternatives,
-                'apiKeys': self.access.keys is not None,
-                'charLimit': self.limits.characters,
-                'frontendTimeout': 500,
-                'keyRequired': self.access.keys is not None,
-                'language': {
-                    'source': {name: first[name] for name in ('code', 'name')},
-                    'target': {'code': first['targets'][0], 'name': first['targets'][0]},
-                },
-                'languageDetection': self.languages.can_detect,
-                'suggestions': False,
-                'supportedFilesFormat': [*KINDS],
-                'supportedFormats': [*FORMATS],
-            }
-        )
+        return JSONResponse(settings(self.languages, self.limits, self.access))
 
     async def _health(self, request: Request) -> Response:
+        if not self.batcher.is_alive():
+            return JSONResponse({'error': 'nothing translates any more: the log says why.'}, 503)
         return JSONResponse({'status': 'ok'})
 
     async def _metrics(self, request: Request) -> Response:
@@ -340,6 +331,18 @@ class Server:
 
     async def _spec(self, request: Request) -> Response:
         return JSONResponse(document(self.languages.pairs, self.limits))
+
+
+async def _answered(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    """Answer a request; errors that are not the server's become answers."""
+    try:
+        return await answer(request)
+    except QueueFull:
+        raise HTTPException(
+            503, 'too many texts wait already: try again later.', {'Retry-After': '1'}
+        ) from None
+    except UserError as error:
+        raise Invalid(str(error)) from error
 
 
 async def _off_loop(characters: int, function: Callable[..., Any], *args: Any) -> Any:
@@ -374,10 +377,6 @@ async def _answer(future: Future[Any], request: Request) -> Any:
         if await request.is_disconnected():
             raise HTTPException(499, 'the client has gone away.')
     return results.result()
-
-
-def _full() -> HTTPException:
-    return HTTPException(503, 'too many texts wait already: try again later.', {'Retry-After': '1'})
 
 
 async def _error(request: Request, error: HTTPException) -> Response:

@@ -154,6 +154,10 @@ class Batcher:
             self._changed.notify_all()
         self._thread.join()
 
+    def is_alive(self) -> bool:
+        """Return whether the thread runs."""
+        return self._thread.is_alive()
+
     def submit(
         self, pair: Pair, sentences: Sequence[str], n_best: int = 1, align: bool = False
     ) -> Job:
@@ -269,16 +273,15 @@ class Batcher:
                 n_best=max(item.job.n_best for item in items),
                 align=any(item.job.align for item in items),
             )
+            tokens = sum(len(outputs[0].tokens) for outputs in found)
+            self._observe(len(items), tokens)
+            for item, outputs in zip(items, found, strict=True):
+                item.job.take(item.place, outputs)
         except Exception as error:  # the server has to live on
             if not isinstance(error, UserError):
                 _logger.exception('A batch of %d sentences failed.', len(items))
             for item in items:
                 item.job.fail(error)
-            return
-        tokens = sum(len(outputs[0].tokens) for outputs in found)
-        self._observe(len(items), tokens)
-        for item, outputs in zip(items, found, strict=True):
-            item.job.take(item.place, outputs)
 
 
 def _answer_call(future: Future[Any], function: Callable[[], Any]) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 _SECONDS = 600
 _MOST_BYTES = 64 << 20
+_OVERHEAD = 1000  # bytes that even an empty file takes
 
 
 class Download(NamedTuple):
@@ -23,6 +24,11 @@ class Download(NamedTuple):
     name: str
     data: bytes
     until: float
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        return len(self.data) + 4 * len(self.name) + _OVERHEAD
 
 
 class Downloads:
@@ -43,8 +49,8 @@ class Downloads:
         """Return the token with which a file can be fetched; nobody can guess it."""
         token = secrets.token_urlsafe(24)
         with self._lock:
-            self._files[token] = Download(name, data, self._clock() + _SECONDS)
-            self._bytes += len(data)
+            self._files[token] = file = Download(name, data, self._clock() + _SECONDS)
+            self._bytes += file.size
             self._forget()
         return token
 
@@ -61,4 +67,4 @@ class Downloads:
             if oldest.until > now and self._bytes <= _MOST_BYTES:
                 return
             del self._files[token]
-            self._bytes -= len(oldest.data)
+            self._bytes -= oldest.size

@@ -26,22 +26,25 @@ class Languages:
 
     Attributes:
       pairs: (source, target) codes.
-      can_detect: whether the package that knows languages is there.
+      can_detect: whether the package that knows languages is there, and knows one of them.
     """
 
     def __init__(self, pairs: Iterable[Pair]):
         """Load the package that knows languages, if it is there and there are several."""
         self.pairs = tuple(pairs)
-        codes = sorted({code for pair in self.pairs for code in pair})
-        self.can_detect = importlib.util.find_spec('py3langid') is not None
-        if self.can_detect:
+        # The package knows languages by the first part of their code, in lower case.
+        self._codes: dict[str, list[str]] = {}
+        if importlib.util.find_spec('py3langid') is not None:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
             self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
             known = set(self._identifier.labels)
-            # The package knows languages by the first part of their code, in lower case.
-            self._codes = {_base(code): code for code in codes if _base(code) in known}
-            self._identifier.set_languages([*self._codes])
+            for code in sorted({code for pair in self.pairs for code in pair}):
+                if _base(code) in known:
+                    self._codes.setdefault(_base(code), []).append(code)
+            if self._codes:
+                self._identifier.set_languages([*self._codes])
+        self.can_detect = bool(self._codes)
 
     def listed(self) -> list[dict[str, object]]:
         """Return code, name and targets of each source language."""
@@ -62,24 +65,34 @@ class Languages:
           among: codes to choose among; None chooses among all.
 
         Raises:
-          UserError: if the package that knows languages is missing.
+          UserError: if the package that knows languages is missing, or knows none of these.
         """
         if not self.can_detect:
             raise UserError(
-                "source='auto' needs a package: pip install 'transformer_jax[language]' on the "
-                'server, or name the language of the text.'
+                "source='auto' needs a package that knows the language: "
+                "pip install 'transformer_jax[language]' on the server, or name the language."
             )
-        ranked = [
-            Detected(self._codes[base], round(100 * float(share), 1))
+        return [
+            Detected(code, round(100 * float(share), 1))
             for base, share in self._identifier.rank(text)
-            if among is None or self._codes[base] in among
+            for code in self._codes[base]
+            if among is None or code in among
         ]
-        return ranked or [Detected(code, 0.0) for code in sorted(among or ())]
 
     def source_for(self, text: str, target: str) -> Detected:
-        """Return the language of a text to translate into `target`; it may be `target` itself."""
-        among = {source for source, to in self.pairs if to == target} | {target}
-        return self.detect(text, among)[0]
+        """Return the language of a text to translate into `target`; it may be `target` itself.
+
+        Raises:
+          UserError: as `detect`, or if a source is not known: its texts would be taken for others.
+        """
+        sources = {source for source, to in self.pairs if to == target}
+        known = {code for codes in self._codes.values() for code in codes}
+        if self.can_detect and not sources <= known:
+            raise UserError(
+                f"source='auto' does not recognise {' or '.join(sorted(sources - known))}: "
+                'name the language of the text.'
+            )
+        return self.detect(text, sources | {target})[0]
 
 
 def translators_by_pair(translators: Mapping[str, Any]) -> dict[Pair, Any]:

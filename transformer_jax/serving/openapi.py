@@ -19,7 +19,7 @@ def document(pairs: Collection[tuple[str, str]], limits: Limits) -> dict[str, An
     text = {'type': 'string'}
     key = {'type': ['string', 'null'], 'description': 'If this server asks for one.'}
     texts = {
-        'oneOf': [text, {'type': 'array', 'items': text, 'minItems': 1, 'maxItems': limits.texts}],
+        'oneOf': [text, {'type': 'array', 'items': text, 'maxItems': limits.texts}],
         'description': f'At most {limits.characters:,} characters together.',
     }
     detected = _object(
@@ -162,7 +162,7 @@ def _responses(
         'description': 'The reason, in one sentence.',
         'content': {'application/json': {'schema': _object({'error': {'type': 'string'}})}},
     }
-    codes = (400, 403, 413, 415, 429, 503) if asking else ()
+    codes = (400, 403, 408, 413, 415, 429, 500, 503) if asking else ()
     return {
         '200': {
             'description': 'The answer.',

@@ -6,14 +6,13 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from transformer_jax.documents.document import Document
 from transformer_jax.documents.files import read_document
-from transformer_jax.errors import UserError, is_utf8, shown
+from transformer_jax.errors import is_utf8, shown
 from transformer_jax.serving.limits import Limits
 
 FORMATS = ('text', 'html')
@@ -24,6 +23,34 @@ class Invalid(HTTPException):
 
     def __init__(self, detail: str, status: int = 400):
         super().__init__(status, detail)
+
+
+class Room:
+    """The memory that all bodies that are being read may take together."""
+
+    def __init__(self, most: int):
+        """Nothing is taken.
+
+        Args:
+          most: bytes.
+        """
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Take some bytes.
+
+        Raises:
+          HTTPException: if they are not left.
+        """
+        if size > self._left:
+            raise HTTPException(
+                503, 'others send much at this moment: try again later.', {'Retry-After': '10'}
+            )
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Give bytes back that were taken."""
+        self._left += size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,35 +74,53 @@ class TranslateRequest:
     alternatives: int
 
 
-async def read_body(request: Request, most: int, files: int = 0) -> dict[str, Any]:
+async def read_body(
+    request: Request, most: int, room: Room, with_file: bool = False
+) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form.
 
     Args:
       request: the request.
       most: bytes of the body.
-      files: how many files the form may have.
+      room: what the bodies of all requests may take.
+      with_file: whether it has to be a form with a file; otherwise it may have none.
 
     Raises:
       Invalid: if it is too long, or neither.
+      HTTPException: if there is no room for it.
     """
     kind = request.headers.get('content-type', '').partition(';')[0].strip().lower()
+    if with_file and kind != 'multipart/form-data':
+        raise Invalid('file is missing: send a form (multipart/form-data) with a file.', 415)
     received = bytearray()
-    async for part in request.stream():
-        received += part
-        if len(received) > most:
-            flag = '--max_file_body' if files else '--max_body'
-            raise Invalid(
-                f'the body has more than {most:,} bytes: send less ({flag} of the server).', 413
-            )
+    try:
+        async for part in request.stream():
+            if len(received) + len(part) > most:
+                flag = '--max_file_body' if with_file else '--max_body'
+                raise Invalid(
+                    f'the body has more than {most:,} bytes: send less ({flag} of the server).', 413
+                )
+            room.take(len(part))
+            received += part
+        return await _fields(request, kind, received, most, with_file)
+    finally:
+        room.give_back(len(received))
+
+
+async def _fields(
+    request: Request, kind: str, received: bytearray, most: int, with_file: bool
+) -> dict[str, Any]:
     if kind in ('application/x-www-form-urlencoded', 'multipart/form-data'):
         # Starlette reads what has been received once more.
         request._body = bytes(received)
         try:
-            form = await request.form(max_files=files, max_fields=1000)
+            form = await request.form(max_files=with_file, max_fields=1000, max_part_size=most)
         except HTTPException as error:
-            if not files and 'files' in str(error.detail):
+            if not with_file and 'files' in str(error.detail):
                 raise Invalid('the form has a file: send it to /translate_file.') from None
             raise Invalid(f'the form cannot be read ({error.detail}): correct it.') from None
+        except (UnicodeError, LookupError):  # of a charset that it names
+            raise Invalid('the form cannot be read: send it in UTF-8.') from None
         fields: dict[str, Any] = {}
         for name, value in form.multi_items():
             if name in fields and name == 'q':
@@ -175,7 +220,7 @@ def languages_of(fields: dict[str, Any], pairs: Collection[tuple[str, str]]) -> 
     return source, target
 
 
-async def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Document]:
+def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Document]:
     """Return the name of the file of a form, and what it contains.
 
     Args:
@@ -183,16 +228,14 @@ async def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Docu
       limits: what it may ask for.
 
     Raises:
-      Invalid: if there is no file, or it is of another kind, damaged or too long.
+      Invalid: if there is no file, or it is too long.
+      UserError: if it is of another kind or damaged.
     """
     file = fields.get('file')
     if not isinstance(file, UploadFile):
         raise Invalid('file is missing: send a form (multipart/form-data) with a file.')
-    name, data = file.filename or '', await file.read()
-    try:
-        document = await run_in_threadpool(read_document, name, data)
-    except UserError as error:
-        raise Invalid(str(error)) from None
+    name = file.filename or ''
+    document = read_document(name, file.file.read())
     characters = sum(map(len, document.texts))
     if characters > limits.file_characters:
         raise Invalid(

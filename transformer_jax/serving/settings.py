@@ -1,0 +1,30 @@
+"""What pages are told at /frontend/settings."""
+
+from typing import Any
+
+from transformer_jax.documents.files import KINDS
+from transformer_jax.serving.access import Access
+from transformer_jax.serving.languages import Languages, language_name
+from transformer_jax.serving.limits import Limits
+from transformer_jax.serving.requests import FORMATS
+
+
+def settings(languages: Languages, limits: Limits, access: Access) -> dict[str, Any]:
+    """Return the settings of a server, under the names of LibreTranslate."""
+    first = languages.listed()[0]
+    target = first['targets'][0]
+    return {
+        'alternativesLimit': limits.alternatives,
+        'apiKeys': access.keys is not None,
+        'charLimit': limits.characters,
+        'frontendTimeout': 500,
+        'keyRequired': access.keys is not None,
+        'language': {
+            'source': {name: first[name] for name in ('code', 'name')},
+            'target': {'code': target, 'name': language_name(target)},
+        },
+        'languageDetection': languages.can_detect,
+        'suggestions': False,
+        'supportedFilesFormat': [*KINDS],
+        'supportedFormats': [*FORMATS],
+    }
