@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transformer_jax import serve
+from transformer_jax.errors import UserError
 from transformer_jax.serving.batcher import Batcher
 
 
@@ -34,6 +35,10 @@ def test_a_missing_package_is_named(run_command, monkeypatch):
         ('--batch_timeout_ms=-1', '--batch_timeout_ms=-1.0 must be from 0 to 10,000.'),
         ('--batch_timeout_ms=nan', '--batch_timeout_ms=nan must be from 0 to 10,000.'),
         ('--api_keys=absent', "--api_keys='absent' cannot be read"),
+        ('--host=', '--host is empty: name an address'),
+        ('--origin=foo', "--origin='foo' is no origin: write https://HOST, without a path"),
+        ('--origin=https://example.org/', "--origin='https://example.org/' is no origin"),
+        ('--public_url=foo', "--public_url='foo' is no address: write https://HOST"),
         ('--workdir=absent', "workdir='absent' holds no trained model"),
     ],
 )
@@ -56,6 +61,13 @@ def test_a_port_in_use_is_named_before_anything_is_compiled(run_command, workdir
         code, _, err = run_command(serve, f'--workdir={workdir}', f'--port={port}')
     assert code == 2
     assert f'--host=127.0.0.1 --port={port} cannot be listened at' in err
+
+
+def test_a_host_that_is_not_there_is_named():
+    with pytest.raises(
+        UserError, match=r'--host=nowhere\.invalid --port=1 cannot be listened at \('
+    ):
+        serve._bound('nowhere.invalid', 1)
 
 
 def test_an_address_of_ipv6_has_brackets():

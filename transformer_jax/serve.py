@@ -13,7 +13,12 @@ from transformer_jax import command_line
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
-from transformer_jax.runtime.signals import StopSignals, answer_signals, stop_if_requested
+from transformer_jax.runtime.signals import (
+    StopSignals,
+    answer_signals,
+    end_at_once,
+    stop_if_requested,
+)
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 
 # Importing it takes seconds, in which no mistake would be answered.
@@ -24,6 +29,7 @@ _PACKAGES = ('starlette', 'uvicorn', 'prometheus_client', 'python_multipart', 'b
 _GRACE = 7  # seconds in which requests that are being answered may end
 _MOST_CONNECTIONS = 1000
 _POLL = 0.05  # seconds
+_STOPPING = 'Stopping: requests that are being answered end.'
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -39,12 +45,15 @@ def main(arguments: Sequence[str]) -> None:
         server = _server(flags)
         config = _config(server, flags)
         # Compiling takes minutes, after which it would be late to say that the port is in use.
-        with contextlib.closing(_bound(config)) as listening:
+        with contextlib.closing(_bound(flags.host, flags.port)) as listening:
             server.batcher.prepare()
             stop_if_requested()
             server.batcher.start()
             server.metrics.opened()
-            asyncio.run(_serve(server, config, listening))
+            with StopSignals() as stop, stop.deferred(_STOPPING):
+                asyncio.run(_serve(server, config, listening, stop))
+                # All requests are answered, and nobody waits for what the device may still do.
+                end_at_once(0)
             server.batcher.end()
 
 
@@ -171,38 +180,46 @@ def _config(server: 'Server', flags: Any) -> Any:
     )
 
 
-def _bound(config: Any) -> socket.socket:
-    """Return a socket that has its address, and does not listen yet."""
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that has this address, and does not listen yet."""
+    bound = None
     try:
-        return config.bind_socket()
-    except (OSError, SystemExit) as error:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except (OSError, UnicodeError) as error:
+        if bound is not None:
+            bound.close()
+        reason = getattr(error, 'strerror', None) or error
         raise UserError(
-            f'--host={config.host} --port={config.port} cannot be listened at '
-            f'({getattr(error, "strerror", None) or "in use or not allowed"}): choose another.'
+            f'--host={host} --port={port} cannot be listened at ({reason}): choose another.'
         ) from None
+    return bound
 
 
 def _url(host: str, port: int) -> str:
     return f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
 
 
-async def _serve(server: 'Server', config: Any, listening: socket.socket) -> None:
+async def _serve(
+    server: 'Server', config: Any, listening: socket.socket, stop: StopSignals
+) -> None:
     logging.getLogger('uvicorn.error').addFilter(_is_of_use)
     http = _http_server(config)
-    with StopSignals() as stop, stop.deferred('Stopping: requests that are being answered end.'):
-        serving = asyncio.create_task(http.serve([listening]))
-        is_open = False
-        while not serving.done():
-            if http.started and not is_open:
-                is_open = True
-                url = _url(config.host, listening.getsockname()[1])
-                pairs = ', '.join(map(' to '.join, server.languages.pairs))
-                command_line.print_result(f'{url} translates {pairs}')
-                sys.stdout.flush()
-            if stop.pending():
-                http.should_exit = True
-            await asyncio.wait([serving], timeout=_POLL)
-        await serving
+    serving = asyncio.create_task(http.serve([listening]))
+    is_open = False
+    while not serving.done():
+        if http.started and not is_open:
+            is_open = True
+            url = _url(config.host, listening.getsockname()[1])
+            pairs = ', '.join(map(' to '.join, server.languages.pairs))
+            command_line.print_result(f'{url} translates {pairs}')
+            sys.stdout.flush()
+        if stop.pending():
+            http.should_exit = True
+        await asyncio.wait([serving], timeout=_POLL)
+    await serving
 
 
 if __name__ == '__main__':

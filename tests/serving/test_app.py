@@ -141,6 +141,7 @@ def test_a_mistake_is_answered_with_one_sentence(serving, fields, status, error)
     ('content', 'kind', 'status'),
     [
         (b'{', 'application/json', 400),
+        (b'', '', 400),
         (b'[' * 100_000, 'application/json', 400),
         (b'[]', 'application/json', 400),
         (rb'{"q": "\ud83d", "source": "en", "target": "fr"}', 'application/json', 400),

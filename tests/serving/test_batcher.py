@@ -90,6 +90,30 @@ def test_a_short_text_does_not_wait_for_all_of_a_long_one(started, translator):
     assert position == 1
 
 
+def test_sentences_that_take_long_give_way_for_as_long(started, translator):
+    batcher, _ = started()
+    batcher._seconds[LENGTHS[-1]] = 1.0
+    long = batcher.submit(PAIR, [' '.join(['word'] * 100)] * 40)
+    time.sleep(0.5)
+    short = batcher.submit(PAIR, ['short'])
+    translator.gate.set()
+    texts(short)
+    texts(long)
+    assert [len(batch) for batch in translator.batches] == [1, 16, 1, 16, 8]
+
+
+def test_what_a_sentence_takes_is_measured(started, translator, monkeypatch):
+    batcher, _ = started()
+    translate = translator.translate
+    monkeypatch.setattr(
+        translator, 'translate', lambda *a, **k: time.sleep(0.1) or translate(*a, **k)
+    )
+    translator.gate.set()
+    for _ in range(20):
+        texts(batcher.submit(PAIR, ['a']))
+    assert 0.09 < batcher._seconds[LENGTHS[0]] < 1
+
+
 def test_a_full_queue_takes_no_more(started, translator):
     batcher, _ = started(most_waiting=3)
     job = batcher.submit(PAIR, ['a', 'b'])

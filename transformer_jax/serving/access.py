@@ -40,6 +40,8 @@ def read_keys(path: str | os.PathLike[str]) -> dict[bytes, int | None]:
                 f'{name}, line {number}, is not KEY, or KEY and a number of requests a minute: '
                 'correct it.'
             )
+        if _digest(fields[0]) in keys:
+            raise UserError(f'{name}, line {number}, has a key that is there before: remove one.')
         keys[_digest(fields[0])] = int(fields[1]) if fields[1:] else None
     if not keys:
         raise UserError(f'{name} has no key: write one on a line, or leave the flag out.')

@@ -25,9 +25,7 @@ LENGTHS = (16, 32, 64, 128)
 _ROWS = (1, 4, 16, 64)
 _WAITS = 8
 _MOST_CALLS = 16
-# The sentences of a long text are due one after the other, so that a short text need not wait for
-# all of them. This is about the time that a sentence takes in a full batch.
-_SPACING = 0.01  # seconds
+_LEARN = 0.2  # weight of the last batch in what a sentence takes
 
 
 class QueueFull(Exception):
@@ -111,6 +109,8 @@ class Batcher:
         self._queues: dict[tuple[Pair, int], list[_Waiting]] = {
             (pair, length): [] for pair in translators for length in LENGTHS
         }
+        # What a sentence of a length takes in a batch, as measured; before, a guess.
+        self._seconds = {length: length / 2000 for length in LENGTHS}
         self._calls: collections.deque[tuple[Future, Callable[[], Any]]] = collections.deque()
         self._numbers = itertools.count()
         self._changed = threading.Condition()
@@ -182,11 +182,14 @@ class Batcher:
             # A text longer than the whole queue is taken when nothing else waits.
             if self.waiting() and self.waiting() + len(sentences) > self._most_waiting:
                 raise QueueFull
+            # The sentences of a long text are due one after the other: a short text need not wait
+            # for all of them.
+            due = now
             for place, (text, ids) in enumerate(zip(sentences, encoded, strict=True)):
                 length = next(n for n in LENGTHS if n >= len(ids))
-                due = now + place * _SPACING
                 item = _Waiting(due, next(self._numbers), job, place, text)
                 heapq.heappush(self._queues[pair, length], item)
+                due += self._seconds[length]
             self._changed.notify_all()
         return job
 
@@ -229,9 +232,9 @@ class Batcher:
                 if self.waiting():
                     if idle:
                         self._wait_for_company()
-                    pair, items = self._batch()
+                    pair, length, items = self._batch()
             if items:
-                self._translate(pair, items)
+                self._translate(pair, length, items)
             if call is not None:
                 _answer_call(*call)
 
@@ -243,8 +246,12 @@ class Batcher:
             if self.waiting() == before or self.waiting() >= _ROWS[-1]:
                 return
 
-    def _batch(self) -> tuple[Pair, list[_Waiting]]:
-        """Remove the sentences of the next batch: those that are due, of one pair and length."""
+    def _batch(self) -> tuple[Pair, int, list[_Waiting]]:
+        """Remove the sentences of the next batch: those that are due, of one pair and length.
+
+        Returns:
+          The pair, the length and the sentences.
+        """
         key = min((k for k, queue in self._queues.items() if queue), key=self._due)
         pair, length = key
         translator = self.translators[pair]
@@ -261,12 +268,13 @@ class Batcher:
             for item in items[full:]:
                 heapq.heappush(queue, item)
             del items[full:]
-        return pair, items
+        return pair, length, items
 
     def _due(self, key: tuple[Pair, int]) -> float:
         return self._queues[key][0].due
 
-    def _translate(self, pair: Pair, items: list[_Waiting]) -> None:
+    def _translate(self, pair: Pair, length: int, items: list[_Waiting]) -> None:
+        began = time.monotonic()
         try:
             found: list[Any] = self.translators[pair].translate(
                 [item.text for item in items],
@@ -275,6 +283,8 @@ class Batcher:
             )
             tokens = sum(len(outputs[0].tokens) for outputs in found)
             self._observe(len(items), tokens)
+            took = (time.monotonic() - began) / len(items)
+            self._seconds[length] += _LEARN * (took - self._seconds[length])
             for item, outputs in zip(items, found, strict=True):
                 item.job.take(item.place, outputs)
         except Exception as error:  # the server has to live on

@@ -2,6 +2,7 @@
 
 import dataclasses
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 from transformer_jax.errors import UserError
 
@@ -30,7 +31,19 @@ class Limits:
 
 
 def check_flags(flags: Any) -> None:
-    """Raise UserError if a flag of the command `serve` is out of range."""
+    """Raise UserError if a flag of the command `serve` is out of range, or no address."""
+    if not flags.host:
+        raise UserError('--host is empty: name an address, or 0.0.0.0 for all.')
+    for origin in flags.origin:
+        url = urlsplit(origin)
+        if origin != '*' and (not _is_http(url) or url.path or url.query or url.fragment):
+            raise UserError(
+                f'--origin={origin!r} is no origin: write https://HOST, without a path, or *.'
+            )
+    if flags.public_url and not _is_http(urlsplit(flags.public_url)):
+        raise UserError(
+            f'--public_url={flags.public_url!r} is no address: write https://HOST or http://HOST.'
+        )
     for name, least, most in (
         ('port', 0, 65_535),
         ('requests_per_minute', 0, _MOST),
@@ -46,3 +59,7 @@ def check_flags(flags: Any) -> None:
         value = getattr(flags, name)
         if not least <= value <= most:
             raise UserError(f'--{name}={value} must be from {least:,} to {most:,}.')
+
+
+def _is_http(url: SplitResult) -> bool:
+    return url.scheme in ('http', 'https') and bool(url.hostname)

@@ -98,7 +98,7 @@ async function ask(path, fields, signal) {
   const options = fields instanceof FormData ? { body: fields }
     : { body: JSON.stringify(fields), headers: { 'Content-Type': 'application/json' } };
   const response = await fetch(path, fields ? { method: 'POST', signal, ...options } : {}).catch(error => {
-    throw error.name === 'AbortError' ? error : new Error('The server does not answer: try again later.');
+    throw error.name === 'AbortError' ? error : new Error(`The server does not answer${fields instanceof FormData ? ', or the file has gone' : ''}: try again later.`);
   });
   const answer = await response.json().catch(() => null);
   if (response.ok && answer) return answer;

@@ -132,6 +132,8 @@ async def _fields(
         raise Invalid(
             f'the content type {kind!r:.100} is not known: send application/json or a form.', 415
         )
+    if not received:
+        raise Invalid('the body is empty: send JSON or a form.')
     try:
         fields = json.loads(received)
     except (ValueError, RecursionError):
@@ -234,7 +236,7 @@ def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Document]:
     file = fields.get('file')
     if not isinstance(file, UploadFile):
         raise Invalid('file is missing: send a form (multipart/form-data) with a file.')
-    name = file.filename or ''
+    name = (file.filename or '').replace('%22', '"')  # as browsers and curl send it in a form
     document = read_document(name, file.file.read())
     characters = sum(map(len, document.texts))
     if characters > limits.file_characters:
