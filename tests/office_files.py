@@ -78,6 +78,15 @@ def open_document(body, styles='', declarations='', media_type='text'):
     return out.getvalue()
 
 
+def zip_of(method=zipfile.ZIP_DEFLATED, **files):
+    """Return a zip file with these files, compressed by a method of zipfile."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w', method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
 def part_of(data, name='word/document.xml'):
     """Return a part of a file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -4,7 +4,7 @@ import time
 import zipfile
 
 import pytest
-from office_files import body_of, part_of, reversed_words, same, translated, word_file
+from office_files import body_of, part_of, reversed_words, same, translated, word_file, zip_of
 
 from transformer_jax.documents.word import WordDocument
 from transformer_jax.errors import UserError
@@ -222,14 +222,6 @@ def test_an_empty_output_keeps_the_structure():
 def test_a_document_is_translated_twice():
     found = WordDocument(word_file(paragraph(run('a '), run('b', BOLD))))
     assert translated(found) == translated(found)
-
-
-def zip_of(**files):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, 'w', zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return out.getvalue()
 
 
 def with_document(content):
