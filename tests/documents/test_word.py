@@ -8,6 +8,7 @@ from office_files import body_of, part_of, reversed_words, same, translated, wor
 
 from transformer_jax.documents.word import WordDocument
 from transformer_jax.errors import UserError
+from transformer_jax.inference.outputs import Translation
 
 BOLD = '<w:b/>'
 LINK = ('<w:hyperlink r:id="r1">', '</w:hyperlink>')
@@ -210,7 +211,16 @@ def test_all_other_parts_are_the_same():
 def test_outputs_are_valid_xml():
     found = WordDocument(word_file(paragraph(run('a'))))
     output = reversed_words('<w:p>&\0\ud800\uffffb')
-    assert body_of(found.translated([output])) == paragraph(run('&lt;W:P&gt;&amp;B'))
+    assert body_of(found.translated([output])) == paragraph(
+        run('&lt;W:P&gt;&amp;\ufffd\ufffd\ufffdB')
+    )
+
+
+@pytest.mark.parametrize(('text', 'expected'), [('a \x01 b', 'a \ufffd '), ('a\x1cx\x0bb', 'a x ')])
+def test_words_keep_their_numbers_if_characters_are_not_valid(text, expected):
+    found = WordDocument(word_file(paragraph(run('a '), run('b', BOLD))))
+    output = Translation(text, 0.0, (), alignment=((0, 0), (0, 1), (1, 2)))
+    assert body_of(found.translated([output])) == paragraph(run(expected), run('b', BOLD))
 
 
 def test_an_empty_output_keeps_the_structure():
