@@ -114,6 +114,14 @@ def reversed_words(text):
     return _ordered(text.upper(), range(len(text.split()))[::-1])
 
 
+def with_gaps(text):
+    """Return `reversed_words` without the alignment of each third word, and of the first half."""
+    output = reversed_words(text)
+    half = len(output.alignment) // 2
+    pairs = tuple(pair for pair in output.alignment if pair[1] % 3 and pair[1] > half)
+    return output._replace(alignment=pairs)
+
+
 def _ordered(text, order):
     words = text.split()
     alignment = tuple((source, target) for target, source in enumerate(order))
