@@ -163,7 +163,7 @@ def test_hostile_html_takes_no_long_time(part):
         found = HtmlDocument(source)
         found.translated([with_gaps(text) for text in found.texts])
 
-    assert is_linear(work, lambda size: part * size, 2_500)
+    assert is_linear(work, lambda size: part * size, 1_500)
 
 
 def test_html_with_too_many_tags_is_refused():
