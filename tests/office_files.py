@@ -78,6 +78,15 @@ def open_document(body, styles='', declarations='', media_type='text'):
     return out.getvalue()
 
 
+def zip_of(method=zipfile.ZIP_DEFLATED, **files):
+    """Return a zip file with these files, compressed by a method of zipfile."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w', method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
 def part_of(data, name='word/document.xml'):
     """Return a part of a file."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -103,6 +112,14 @@ def same(text):
 def reversed_words(text):
     """Return a translation: the words in upper case, the last one first."""
     return _ordered(text.upper(), range(len(text.split()))[::-1])
+
+
+def with_gaps(text):
+    """Return `reversed_words` without the alignment of each third word, and of the first half."""
+    output = reversed_words(text)
+    half = len(output.alignment) // 2
+    pairs = tuple(pair for pair in output.alignment if pair[1] % 3 and pair[1] > half)
+    return output._replace(alignment=pairs)
 
 
 def _ordered(text, order):

@@ -281,6 +281,11 @@ def test_html_keeps_its_tags(serving, translators):
     }
 
 
+def test_html_that_cannot_be_read_is_refused(serving):
+    status, answer = asked(serving(), q='<![x >', format='html')
+    assert (status, answer['error'][:28]) == (400, 'q: the HTML cannot be read (')
+
+
 def test_the_language_of_html_is_that_of_its_text(serving):
     q = '<table class="le la les un une"><tr><td>This house is very old.</td></tr></table>'
     found = asked(serving(), q=q, format='html', source='auto')[1]

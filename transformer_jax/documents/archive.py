@@ -2,13 +2,14 @@
 
 import copy
 import io
+import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformer_jax.errors import UserError, first_line
+from transformer_jax.errors import UserError, first_line, shown
 
 try:
     from lxml import etree
@@ -20,6 +21,12 @@ except ModuleNotFoundError as error:
 # Small files can become huge: limits on the bytes of all parts that are read, and on their tags.
 _MOST_MEBIBYTES = 32
 _MOST_TAGS = 1_000_000
+# The methods that the formats allow. For others, zipfile decompresses more than it was asked for.
+_METHODS = frozenset([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+# An XML declaration that names another encoding than those that all readers of XML know.
+_OTHER_ENCODING = re.compile(
+    rb'<\?xml[^>]*\sencoding\s*=\s*["\'](?!utf-?(?:8|16|16le|16be)["\'])([\w.:-]*)', re.IGNORECASE
+)
 # What zipfile raises for damaged files.
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -45,7 +52,7 @@ class Archive:
         """Take the bytes of the file.
 
         Raises:
-          UserError: if it is no zip file, or damaged.
+          UserError: if it is no zip file, damaged, or compressed by another method than deflate.
         """
         self._data = data
         try:
@@ -53,6 +60,9 @@ class Archive:
                 self._infos, self._comment = archive.infolist(), archive.comment
         except _DAMAGE as error:
             raise _damaged(error) from None
+        for info in self._infos:
+            if info.compress_type not in _METHODS:
+                raise _damaged(f'{shown(info.filename)} is neither stored nor deflated')
         # Otherwise a small file could have the same large part many times.
         if sum(info.compress_size for info in self._infos) > len(data):
             raise _damaged('parts overlap')
@@ -64,7 +74,8 @@ class Archive:
         """Return the root element of each of these parts.
 
         Raises:
-          UserError: if one is missing, damaged, encrypted, or has a DTD, or all are too large.
+          UserError: if one is missing, damaged, encrypted, has a DTD or is neither UTF-8 nor
+            UTF-16, or all are too large.
         """
         most = _MOST_MEBIBYTES << 20
         found, tags = {}, 0
@@ -131,7 +142,12 @@ def _copy(info: zipfile.ZipInfo, compressed: bytes, archive: zipfile.ZipFile) ->
 
 
 def _root(part: bytes) -> Any:
+    other = _OTHER_ENCODING.match(part[:200].replace(b'\0', b'').lstrip(b'\xef\xbb\xbf\xfe\xff'))
+    if other:
+        raise _damaged(f'its encoding is {shown(other[1].decode())}, not UTF-8 or UTF-16')
     parser = etree.XMLParser(
+        # Other encodings can hide tags from the count: '<' is '+ADw-' in UTF-7.
+        encoding='UTF-16' if b'\0' in part[:4] else 'UTF-8',
         resolve_entities=False,
         no_network=True,
         load_dtd=False,

@@ -7,7 +7,7 @@ Bergamot, the translator of Firefox: https://github.com/browsermt/bergamot-trans
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
@@ -35,6 +35,8 @@ _PROTECTED = re.compile(
     r'((?:https?://|www\.)[^\s<>]*[^\s<>.,;:!?)\]\'"]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+'
     r'|(?<![\w/])[@#][^\W\d][\w.-]*\w|\{\{[^{}]{0,99}\}\}|\{\w{0,64}\}|%(?:\(\w+\))?[sd]\b)'
 )
+# Each takes about 15 microseconds and 1 KiB. Pages of several megabytes have fewer.
+_MOST_TAGS = 200_000
 # Further elements within one another mark nothing, but keep their place.
 _MOST_OPEN = 32
 _LINE_END = re.compile('(\r\n|\r|\n)')
@@ -54,8 +56,12 @@ class HtmlDocument:
         """Find the texts.
 
         Raises:
-          UserError: if the parser of Python gives up.
+          UserError: if it has too many tags, or the parser of Python gives up.
         """
+        if source.count('<') > _MOST_TAGS:
+            raise UserError(
+                f'the HTML has more than {_MOST_TAGS:,} tags: divide it into several parts.'
+            )
         parser = _Parser(source)
         try:
             # After the last '>' there are no tags; the parser takes long to see that.
@@ -116,9 +122,12 @@ class _Parser(HTMLParser):
         self._opened: dict[int, int] = {}  # the number of pieces of its run before an element
         self._pre = 0
         self._copied, self._depth, self._from = '', 0, 0
+        # Where HTML begins that is copied up to what follows it, and what takes it.
+        self._pending: tuple[int, Callable[[str], None]] | None = None
 
     def finished(self) -> list[str | _Run]:
         """Return all parts."""
+        self._take_pending()
         if self._copied:
             self._copied = ''
             self._markup(self._source[self._from :])
@@ -126,6 +135,7 @@ class _Parser(HTMLParser):
         return self._parts
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._take_pending()
         if self._copied:
             self._depth += tag == self._copied
             return
@@ -148,6 +158,7 @@ class _Parser(HTMLParser):
         self.handle_starttag(tag, attrs)  # in HTML, the slash of '<b/>' has no meaning
 
     def handle_endtag(self, tag: str) -> None:
+        self._take_pending()
         if tag in _VOID and tag != 'br':
             return
         at = self._at()
@@ -169,6 +180,7 @@ class _Parser(HTMLParser):
             self._point(self._source[at:end])
 
     def handle_data(self, data: str) -> None:
+        self._take_pending()
         if self._copied:
             return
         for k, text in enumerate(_LINE_END.split(data) if self._pre else [data]):
@@ -182,17 +194,26 @@ class _Parser(HTMLParser):
                     self._pieces.append(Piece(part, self._open))
 
     def handle_comment(self, data: str) -> None:
-        self._point(f'<!--{data}-->')
+        self._copy_to_next(self._point)
 
     def handle_decl(self, decl: str) -> None:
-        self._markup(f'<!{decl}>')
+        self._copy_to_next(self._markup)
 
     def handle_pi(self, data: str) -> None:
-        self._point(f'<?{data}>')
+        self._copy_to_next(self._point)
 
     def unknown_decl(self, data: str) -> None:
-        at = self._at()
-        self._point(self._source[at : self._source.find('>', at) + 1])
+        self._copy_to_next(self._point)
+
+    def _copy_to_next(self, take: Callable[[str], None]) -> None:
+        """Copy HTML from here on. Only what follows says where it ends: '<![CDATA[a>b]]>'."""
+        self._take_pending()
+        self._pending = self._at(), take
+
+    def _take_pending(self) -> None:
+        if self._pending is not None:
+            (begin, take), self._pending = self._pending, None
+            take(self._source[begin : self._at()])
 
     def _is_deep(self, tag: str) -> bool:
         return tag in _INLINE and len(self._open) >= _MOST_OPEN

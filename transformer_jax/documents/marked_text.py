@@ -323,10 +323,14 @@ def _cores(words: Sequence[_Word], sources: Sequence[int | None], nearest: _Near
             if common(found[t] or (), word.core) == (found[t] or ()):
                 found[t] = word.core
                 present.update(word.core)
-    for t, marks in enumerate(found):
-        if marks is None:
-            known = found[t - 1 : t] if t else []  # filled already
-            known += [x for x in found[t + 1 :] if x is not None][:1]
+    following, behind = list[Marks | None](), None  # the next marks after each word
+    for marks in reversed(found):
+        following.append(behind)
+        behind = behind if marks is None else marks
+    for t, behind in enumerate(reversed(following)):
+        if found[t] is None:
+            before = found[t - 1] if t else None  # filled already
+            known = [x for x in (before, behind) if x is not None]
             found[t] = common(*(known or [word.core for word in words]))
     # One word that divides the words of a mark is marked, too.
     for t in range(1, len(found) - 1):

@@ -65,7 +65,7 @@ class OfficeDocument(ABC):
 
     def translated(self, outputs: Sequence[Translation]) -> bytes:
         """Return the file with a translation, with alignment, in the place of each text."""
-        clean = [x._replace(text=_NOT_XML.sub('', x.text)) for x in outputs]
+        clean = [x._replace(text=_NOT_XML.sub(_allowed, x.text)) for x in outputs]
         by_text = dict(zip(self.texts, clean, strict=True))
         changed = {}
         for name, root in self._archive.roots(self._names).items():
@@ -85,6 +85,11 @@ class OfficeDocument(ABC):
 
     def _wrong_kind(self) -> UserError:
         return UserError(f'the file is no {self.kind} file: save it as {self.kind}.')
+
+
+def _allowed(character: re.Match[str]) -> str:
+    """Return what takes the place of a character, so that alignments still count the words."""
+    return ' ' if character[0].isspace() else '\ufffd'
 
 
 class Point(NamedTuple):

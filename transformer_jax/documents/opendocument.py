@@ -97,8 +97,9 @@ class _Paragraph:
         for k, part in enumerate(re.split('(^ +| {2,})' if self._after_blank else '( {2,})', text)):
             if k % 2:
                 etree.SubElement(parent, f'{_TEXT}s', {f'{_TEXT}c': str(len(part))})
-            elif len(parent):
-                parent[-1].tail = (parent[-1].tail or '') + part
+            # `len(parent)` would count all elements, again for each text.
+            elif (last := next(parent.iterchildren(reversed=True), None)) is not None:
+                last.tail = (last.tail or '') + part
             else:
                 parent.text = (parent.text or '') + part
             self._after_blank = part.endswith(' ') and not k % 2

@@ -191,7 +191,10 @@ class Server:
 
     def _read(self, asked: TranslateRequest) -> tuple[list[Document], list[Detected | None]]:
         """Return the texts of a request as documents, and the language of each if it is asked."""
-        documents = [HtmlDocument(x) if asked.is_html else PlainText(x) for x in asked.texts]
+        try:
+            documents = [HtmlDocument(x) if asked.is_html else PlainText(x) for x in asked.texts]
+        except UserError as error:
+            raise Invalid(f'q: {error}') from None
         if asked.source != 'auto':
             return documents, [None] * len(documents)
         return documents, [

@@ -1,0 +1,21 @@
+import pytest
+from growth import is_linear
+
+from transformer_jax.documents.marked_text import MarkedText, Piece
+
+
+@pytest.mark.parametrize(
+    'is_aligned',
+    [lambda k: True, lambda k: k % 3, lambda k: k < 100, lambda k: False],
+    ids=['all', 'two thirds', 'the first', 'none'],
+)
+def test_a_long_text_takes_no_long_time(is_aligned):
+    def make(size):
+        pieces = [Piece('a '), Piece('b', ('mark',)), Piece(' ')] * (size // 2)
+        return pieces, 'b a ' * (size // 2), [(k ^ 1, k) for k in range(size) if is_aligned(k)]
+
+    def work(arguments):
+        pieces, output, alignment = arguments
+        MarkedText(pieces).translated(output, alignment)
+
+    assert is_linear(work, make, 3_000)
