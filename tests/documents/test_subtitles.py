@@ -1,4 +1,5 @@
 import pytest
+from growth import is_linear
 
 from transformer_jax.documents.subtitles import Subtitles
 from transformer_jax.errors import UserError
@@ -114,6 +115,106 @@ def test_a_long_translation_gets_a_second_line():
     (first, second) = translated(file_of('Short.'), output).split('\n')[2:4]
     assert f'{first} {second}' == output
     assert abs(len(first) - len(second)) < 12
+
+
+FIRST, SECOND = '00:00:00,000 --> 00:00:02,000', '00:00:02,000 --> 00:00:04,000'
+
+
+@pytest.mark.parametrize(
+    'source',
+    [
+        f'{FIRST}\nA cat.\n\n{SECOND}\nA dog.\n',
+        f'1\n{FIRST}\nA cat.\n2\n{SECOND}\nA dog.',
+        f'\ufeff\n 1\n{FIRST}\n\nA cat.\n\n\n\n2 \n\n{SECOND}\nA dog.\n',
+        f'1.\r\r\n{FIRST}\r\r\nA cat.\r\r\n\r\r\n-2.5\r\r\n{SECOND}\r\r\nA dog.\r\r\n',
+        f'1\n{FIRST.replace(",", ".")}\nA cat.\n\n2\n{SECOND.replace(" --> ", "- >  ")}\nA dog.',
+        f'1\n{FIRST}\nA\n\ncat.\n \n2\n0:0:2 --> 0：0：3，1000X1:10\nA dog.',
+    ],
+    ids=['no numbers', 'no blank lines', 'blanks', 'line ends', 'signs', 'blank line in a text'],
+)
+def test_odd_files_are_read(source):
+    assert Subtitles(source).texts == ['A cat.', 'A dog.']
+
+
+def test_a_number_can_be_a_text():
+    source = file_of('42', '7')
+    assert translated(source) == source
+
+
+def test_a_subtitle_can_be_empty():
+    source = file_of('', 'A cat.')
+    assert translated(source) == source.replace('A cat.', 'A CAT.')
+
+
+def test_a_subtitle_without_a_number_gets_0():
+    assert translated(f'{FIRST}\nA cat.\n') == f'0\n{FIRST}\nA CAT.\n'
+
+
+def test_a_damaged_time_is_named():
+    source = file_of('A cat.', 'A dog.').replace('00:00:02,000 -->', '00:00:02,000 ->')
+    with pytest.raises(UserError, match=r"line 5: '2\\n00:00:02,000 -> "):
+        Subtitles(source)
+
+
+def test_tags_beyond_the_limit_keep_their_place():
+    source = file_of('<b>' * 40 + 'A cat.' + '</b>' * 40)
+    assert translated(source) == source.replace('A cat.', 'A CAT.')
+
+
+@pytest.mark.parametrize('part', ['\n', '\\N', '<', '{'])
+def test_a_file_with_too_many_parts_is_refused(part):
+    with pytest.raises(UserError, match='more than 200,000 lines and tags: divide it into several'):
+        Subtitles(part * 200_001)
+    with pytest.raises(UserError, match='no subtitles'):
+        Subtitles('a' + part * 199_999)
+
+
+@pytest.mark.parametrize(
+    ('make', 'size'),
+    [
+        (lambda n: '0' * n, 100),
+        (lambda n: file_of(f'a\n{"0" * n}a'), 300),
+        (lambda n: '\n' * n, 1000),
+        (lambda n: f'0:0:{"0" * n}', 300),
+        (lambda n: file_of('<b' * n), 3000),
+        (lambda n: file_of('{\\' * n), 3000),
+        (lambda n: file_of('a' + ' "' * n + ' a', 'a'), 1000),
+        (lambda n: file_of('<b>' * n + 'a'), 2000),
+        (lambda n: file_of('<b>a ' * n), 1000),
+        (lambda n: file_of('a ' * n), 500),
+        (lambda n: file_of('a ' * n, 'a ' * n), 500),
+        (lambda n: file_of('a ' * n + f'{"b" * n} ' * 3), 500),
+    ],
+    ids=[
+        'digits',
+        'digits of a text',
+        'blank lines',
+        'digits of a time',
+        'tags without an end',
+        'places without an end',
+        'signs within a sentence',
+        'open tags',
+        'open tags with words',
+        'words',
+        'words of two subtitles',
+        'long words',
+    ],
+)
+def test_hostile_subtitles_take_no_long_time(make, size):
+    def work(source):
+        try:
+            found = Subtitles(source)
+        except UserError:
+            return
+        alignments = [tuple((k, k) for k in range(len(x.split()))) for x in found.texts]
+        found.translated(
+            [
+                Translation(x, 0.0, (), alignment=alignment)
+                for x, alignment in zip(found.texts, alignments, strict=True)
+            ]
+        )
+
+    assert is_linear(work, make, size)
 
 
 @pytest.mark.parametrize('source', ['a cat', '1\n00:00 --> x\na', '1\n'])

@@ -4,25 +4,57 @@ A sentence that goes on in the next subtitle is translated as a whole. Its trans
 where the alignment of the words says so.
 """
 
+import bisect
 import datetime
+import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformer_jax.documents.marked_text import MarkedText, Marks, Piece
 from transformer_jax.documents.markup import Element, rendered
 from transformer_jax.errors import UserError, shown
 from transformer_jax.inference.outputs import Translation
 
-_TAG = re.compile(r'(</?(?:[biu]|font)\b[^>]*>|\{\\[^}]*\})', re.IGNORECASE)
+# Files come from people who may mean harm. The time of these expressions is linear in a text.
+_SIGN = '[,.:，．。：]'
+_TIME = rf'([0-9]++){_SIGN}([0-9]++){_SIGN}([0-9]++){_SIGN}?+([0-9]*+)'
+# What begins a subtitle: a blank line or a number or both, and a line that begins with a time. If
+# that line is damaged, the groups after the first time are None.
+_HEAD = re.compile(
+    rf'\n(?:\n?(-?[0-9]++)\.?[0-9]*+\s*)?\n{_TIME}(?: *+-[ -] *+> *+{_TIME} ?([^\r\n]*+)(?:\n|\Z))?'
+)
+_TAG = re.compile(r'(</?(?:[biu]|font)\b[^<>]*>|\{\\[^{}]*\})', re.IGNORECASE)
 # Where the screen shows a line, and the dash that says that another person speaks.
-_BEFORE = re.compile(r'(?:\{\\[^}]*\})*')
+_BEFORE = re.compile(r'(?:\{\\[^{}]*\})*')
 _DASH = re.compile(r'[-\u2013\u2014]\s*')
-_SENTENCE_END = re.compile(r'[.!?…。！？:;"”»)\]♪]\W*$')
+_SENTENCE_END_REVERSED = re.compile(r'\W*?[.!?…。！？:;"”»)\]♪]')
+# Lines and tags that a file may have; ten films have half of them.
+_MOST_PARTS = 200_000
+# Further tags within one another mark nothing, but keep their place.
+_MOST_OPEN = 32
 _MOST_JOINED = 4
 _MOST_PAUSE = datetime.timedelta(seconds=1)
 _LINE = 42  # characters, a usual limit
+
+
+class _Cue(NamedTuple):
+    """A subtitle.
+
+    Attributes:
+      number: what the file counts it as; 0 if it has none.
+      start: when it appears.
+      end: when it disappears.
+      place: what follows the times.
+      content: its lines.
+    """
+
+    number: int
+    start: datetime.timedelta
+    end: datetime.timedelta
+    place: str
+    content: str
 
 
 class _Line(NamedTuple):
@@ -55,27 +87,16 @@ class Subtitles:
         """Find the texts.
 
         Raises:
-          UserError: if the file is no SubRip file, or the package srt is missing.
+          UserError: if the file is no SubRip file, or is too large.
         """
-        try:
-            import srt
-        except ModuleNotFoundError:
-            raise UserError(
-                "subtitles need a package: pip install 'transformer_jax[documents]'."
-            ) from None
-        self._compose = srt.compose
         self._line_end = '\r\n' if '\r\n' in source else '\n'
-        source = source.replace('\r\n', '\n')
-        try:
-            self._cues = [*srt.parse(source)]
-        except srt.SRTParseError as error:
-            line = source.count('\n', 0, error.expected_start) + 1
-            content = shown(error.unmatched_content.strip()[:50])
-            raise _not_subrip(f'line {line}: {content}') from None
-        except (ValueError, OverflowError) as error:
-            raise _not_subrip(str(error)) from None
-        if not self._cues and source.strip():
-            raise _not_subrip('there is no time')
+        # Some programs write '\r\r\n'.
+        source = source.replace('\r\r\n', '\n').replace('\r\n', '\n')
+        if sum(map(source.count, ('\n', '\\N', '<', '{'))) > _MOST_PARTS:
+            raise UserError(
+                f'the file has more than {_MOST_PARTS:,} lines and tags: divide it into several.'
+            )
+        self._cues = _cues(source)
         self._end = source[len(source.rstrip('\n')) :]
         self._groups = [_Group(lines) for lines in self._grouped()]
         self.texts = [group.text.text for group in self._groups if group.text.has_letters]
@@ -92,12 +113,11 @@ class Subtitles:
             texts = group.translated(next(remaining))
             for line, text in zip(group.lines, texts, strict=True):
                 of_cue[line.cue].append(line.before + text)
-        cues = [
-            _with_content(cue, '\n'.join(texts)) if texts else cue
+        text = '\n\n'.join(
+            _composed(cue._replace(content='\n'.join(texts)) if texts else cue)
             for cue, texts in zip(self._cues, of_cue, strict=True)
-        ]
-        text = self._compose(cues, reindex=False, strict=False).removesuffix('\n\n') + self._end
-        return text.replace('\n', self._line_end)
+        )
+        return (text + self._end).replace('\n', self._line_end)
 
     def _grouped(self) -> list[list[_Line]]:
         """Return the lines that are translated together."""
@@ -111,7 +131,7 @@ class Subtitles:
                     and 0 < len(before) < _MOST_JOINED
                     and before[-1].cue == k - 1
                     and cue.start - self._cues[k - 1].end <= _MOST_PAUSE
-                    and not _SENTENCE_END.search(_TAG.sub('', before[-1].text))
+                    and not _SENTENCE_END_REVERSED.match(_TAG.sub('', before[-1].text)[::-1])
                     and _begins_within(line)
                 )
                 if goes_on:
@@ -175,7 +195,9 @@ class _Group:
                     part = part[dash.end() :]
                 if part:
                     found.append(Piece(part, self._open))
-            elif part.startswith('{') or (part.startswith('</') and name not in self._names):
+            elif part.startswith('{') or (
+                name not in self._names if part.startswith('</') else len(self._names) >= _MOST_OPEN
+            ):
                 found.append(Piece('', self._open, part))
             elif part.startswith('</'):
                 while self._names.pop() != name:
@@ -191,15 +213,45 @@ class _Group:
         """Return words as text, in lines of similar length."""
         sizes = [sum(len(piece.text) for piece in word) for word in words]
         lines = max(lines, min(2, math.ceil(sum(sizes) / _LINE)))
-        width = math.ceil(sum(sizes) / lines)
-        while len(breaks := _breaks(sizes, width)) >= lines:
-            width += 1
+        widths = range(math.ceil(sum(sizes) / lines), sum(sizes))
+        more = bisect.bisect_left(widths, True, key=lambda x: len(_breaks(sizes, x)) < lines)
+        breaks = _breaks(sizes, widths.start + more)
         pieces = []
         for k, word in enumerate(words):
             if k in breaks or (k == 0 and word[:1] and word[0].text.isspace()):
                 word = [Piece('\n' if k else '', word[0].marks), *word[1:]]
             pieces += word
         return rendered(pieces, self._elements)
+
+
+def _cues(source: str) -> list[_Cue]:
+    """Return the subtitles of a file; raise a UserError if it is no SubRip file."""
+    text = '\n\n' + source.removeprefix('\ufeff').lstrip()
+    if text == '\n\n':
+        return []
+    cues, head = list[_Cue](), _HEAD.match(text)
+    while head and head[6]:
+        after = _HEAD.search(text, head.end())
+        content = text[head.end() : after.start()] if after else text[head.end() :].rstrip('\n')
+        number, *times, place = head.groups('')
+        try:
+            start, end = _duration(times[:4]), _duration(times[4:])
+            cues.append(_Cue(int(number or 0), start, end, place, content))
+        except (ValueError, OverflowError) as error:
+            raise _not_subrip(str(error)) from None
+        head = after
+    if head or not cues:
+        begin = head.start(1 if head[1] else 2) if head else 2
+        line = source.count('\n', 0, len(source) - len(text) + begin) + 1
+        raise _not_subrip(f'line {line}: {shown(text[begin : begin + 50].strip())}')
+    return cues
+
+
+def _duration(fields: Sequence[str]) -> datetime.timedelta:
+    hours, minutes, seconds, milliseconds = (int(field or 0) for field in fields)
+    return datetime.timedelta(
+        hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
+    )
 
 
 def _lines(cue: int, content: str) -> list[_Line]:
@@ -232,8 +284,16 @@ def _not_subrip(reason: str) -> UserError:
     )
 
 
-def _with_content(cue: Any, content: str) -> Any:
-    return type(cue)(cue.index, cue.start, cue.end, content, cue.proprietary)
+def _composed(cue: _Cue) -> str:
+    """Return a subtitle as it is in a file."""
+    place = cue.place and ' ' + cue.place
+    return f'{cue.number}\n{_clock(cue.start)} --> {_clock(cue.end)}{place}\n{cue.content}'
+
+
+def _clock(time: datetime.timedelta) -> str:
+    seconds, rest = divmod(time, datetime.timedelta(seconds=1))
+    minutes, seconds = divmod(seconds, 60)
+    return f'{minutes // 60:02}:{minutes % 60:02}:{seconds:02},{rest.microseconds // 1000:03}'
 
 
 def _divided(line_of: Sequence[int], lines: int) -> list[int]:
@@ -244,19 +304,17 @@ def _divided(line_of: Sequence[int], lines: int) -> list[int]:
       lines: number of lines; each gets a word, if there are enough.
     """
     count = len(line_of)
-    least = [math.inf] * (count + 1)
-    least[0] = 0.0
+    least = [0.0] + [math.inf] * count  # cost of the words up to here, in the lines before
     ends: list[list[int]] = []
     for line in range(lines):
-        first = min(line, count)  # words that the lines before this one have at least
+        costs = [0, *itertools.accumulate(abs(k - line) for k in line_of)]
         best, begin = [math.inf] * (count + 1), [0] * (count + 1)
-        for start in range(first, count + 1):
-            cost = least[start]
-            for end in range(start, count + 1):
-                if end > start:
-                    cost += abs(line_of[end - 1] - line)
-                if (end > start or start == count) and cost < best[end]:
-                    best[end], begin[end] = cost, start
+        lowest, at = math.inf, 0  # over all places where the line can begin
+        for end in range(min(line, count), count + 1):  # the lines before have a word each
+            best[end], begin[end] = lowest + costs[end], at
+            if least[end] - costs[end] < lowest:
+                lowest, at = least[end] - costs[end], end
+        best[count], begin[count] = lowest + costs[count], at  # it may be empty at the end only
         least = best
         ends.append(begin)
     found = [count]
