@@ -144,6 +144,52 @@ def test_what_is_not_text_is_not_translated():
     assert found.translated([]) == source
 
 
+@pytest.mark.parametrize(
+    'copied',
+    [
+        'https://en.wikipedia.org/wiki/Mercury_(planet)',
+        'http://a.org/b_(c)_(d)/e?f=(g)',
+        'www.example.org',
+        'tom@example.org',
+        '@tom',
+        '{{ user.name }}',
+        '${total}',
+        '{% if x %}',
+        '%(name)s',
+        '\u266a',
+    ],
+)
+def test_what_is_the_same_in_all_languages_is_copied(copied):
+    source = f'<p>See {copied} now.</p><p>({copied}), too.</p>'
+    found = HtmlDocument(source)
+    assert found.texts == ['See now.', '(), too.']
+    output = [Translation(x, 0.0, (), alignment=((0, 0), (1, 1))) for x in found.texts]
+    assert found.translated(output) == source
+
+
+@pytest.mark.parametrize(
+    'source',
+    [
+        '<ul><li translate=no>x<li>a</ul><p>b</p>',
+        '<ul><li translate=no>x <b>x</b></ul><p>a</p>b',
+        '<p translate=no>x <p>a</p>b',
+        '<p translate=no>x<div>a</div>b',
+        '<table><tr><td translate=no>x<td>a<tr><td>b</table>',
+        '<table><tr translate=no><td>x<tr><td>a</table>b',
+        '<dl><dt class=notranslate>x<dd>a</dl>b',
+        '<div translate=no><ul><li>x</ul><p>x</p></b></div>a<p>b</p>',
+        '<div>a <span translate=no>x</div>b',
+        '<li translate=no><ul><li>x<li>x</ul></li><li>a</li>b',
+        '<div translate=no></p></ul><div>x</div>x<br>x</div>a <p>b</p>',
+    ],
+)
+def test_what_is_copied_ends_where_browsers_end_it(source):
+    found = HtmlDocument(source)
+    assert found.texts == ['a', 'b']
+    output = [Translation(x, 0.0, (), alignment=((0, 0),)) for x in found.texts]
+    assert found.translated(output) == source
+
+
 def test_outputs_are_escaped():
     found = HtmlDocument('a')
     output = Translation('<script>&', 0.0, (), alignment=((0, 0),))

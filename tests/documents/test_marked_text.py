@@ -1,7 +1,7 @@
 import pytest
 from growth import is_linear
 
-from transformer_jax.documents.marked_text import MarkedText, Piece
+from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Piece
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,18 @@ def test_a_long_text_takes_no_long_time(is_aligned):
         MarkedText(pieces).translated(output, alignment)
 
     assert is_linear(work, make, 3_000)
+
+
+@pytest.mark.parametrize('character', ['.', 'a'])
+def test_a_long_word_takes_no_long_time(character):
+    def work(text):
+        MarkedText([Piece(f'a{text}a')]).translated(text, [(0, 0)])
+
+    assert is_linear(work, lambda size: character * size, 4_000)
+
+
+@pytest.mark.parametrize(
+    'part', ['http://', 'www.', 'http://a(', 'www.a.', 'a@', 'a@a.', '{', '{{', '{%', '#a', '@.']
+)
+def test_what_is_copied_is_found_in_linear_time(part):
+    assert is_linear(PROTECTED.split, lambda size: part * size, 2_000)

@@ -38,6 +38,9 @@ def translated(source, *outputs):
         ('<font color="red">A</font> cat.', '<font color="red">A</font> CAT.'),
         ('- A cat.\n- A dog.', '- A CAT.\n- A DOG.'),
         ('A & b < c', 'A & B < C'),
+        ('https://a.org/b', 'https://a.org/b'),
+        ('See <i>www.a.org</i> now.', 'SEE <i>www.a.org</i> NOW.'),
+        ('\u266a A cat \u266a', '\u266a A CAT \u266a'),
         ('\u266a 12:30 \u266a', '\u266a 12:30 \u266a'),
         ('A big cat\nand a dog.', 'A BIG CAT\nAND A DOG.'),
         ('</i>A <b>cat', '</i>A <b>CAT</b>'),
@@ -54,6 +57,11 @@ def test_formats_and_lines_stay(source, expected):
 def test_numbers_times_and_line_ends_stay():
     source = '7\r\n01:02:03,004 --> 01:02:05,600 X1:10\r\nA cat.\r\n\r\n'
     assert translated(source) == source.replace('A cat.', 'A CAT.')
+
+
+def test_subtitles_without_numbers_get_none():
+    source = '00:00:01,000 --> 00:00:02,000\nA cat.\n\n00:00:03,000 --> 00:00:04,000\nA dog.\n'
+    assert translated(source) == source.replace('cat', 'CAT').replace('dog', 'DOG')
 
 
 def test_a_sentence_that_goes_on_is_translated_as_a_whole():
@@ -144,10 +152,6 @@ def test_a_number_can_be_a_text():
 def test_a_subtitle_can_be_empty():
     source = file_of('', 'A cat.')
     assert translated(source) == source.replace('A cat.', 'A CAT.')
-
-
-def test_a_subtitle_without_a_number_gets_0():
-    assert translated(f'{FIRST}\nA cat.\n') == f'0\n{FIRST}\nA CAT.\n'
 
 
 def test_a_damaged_time_is_named():

@@ -68,6 +68,7 @@ def paragraph(*content):
         ['<w:sdt><w:sdtPr/><w:sdtContent>', run('a'), '</w:sdtContent></w:sdt>'],
         [run('a '), holding('<w:sym w:font="Wingdings" w:char="F04A"/>'), run(' b')],
         [run('a &lt;b&gt; &amp; c')],
+        [run('see '), LINK[0], run('https://a.org/b_(c)', '<w:u/>'), LINK[1], run(' or t@a.org.')],
     ],
 )
 def test_formats_stay_where_words_stay(content):
@@ -100,6 +101,7 @@ def test_formats_stay_where_words_stay(content):
             [run('a b'), holding('<w:tab/>', BOLD), run('c d')],
             [run('B A'), holding('<w:tab/>', BOLD), run('D C')],
         ),
+        ([run('a www.a.org b'), run(' {x}', BOLD)], [run('www.a.org B A'), run(' {x}', BOLD)]),
         ([run('a '), field('PAGE', run('1')), run('b')], [field('PAGE', run('1')), run('B A')]),
     ],
 )

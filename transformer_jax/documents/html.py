@@ -7,11 +7,12 @@ Bergamot, the translator of Firefox: https://github.com/browsermt/bergamot-trans
 
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from transformer_jax.documents.marked_text import MarkedText, Marks, Piece
+from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Marks, Piece
 from transformer_jax.documents.markup import Element, rendered
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation
@@ -30,11 +31,18 @@ _VOID = frozenset(
 _SIGN = re.compile(r'[][(){}*\u2020\u2021\u00a7|\u2022\u00b7]')
 # Names of persons and subjects in Mastodon. (Outlook marks the signs of lists by their style.)
 _COPIED_CLASSES = frozenset(['notranslate', 'mention', 'hashtag'])
-# Addresses, names of accounts, and places for values in templates.
-_PROTECTED = re.compile(
-    r'((?:https?://|www\.)[^\s<>]*[^\s<>.,;:!?)\]\'"]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+'
-    r'|(?<![\w/])[@#][^\W\d][\w.-]*\w|\{\{[^{}]{0,99}\}\}|\{\w{0,64}\}|%(?:\(\w+\))?[sd]\b)'
-)
+# Which elements end one whose end tag may be left out: https://html.spec.whatwg.org, 13.1.2.4.
+_ENDED_BY = {
+    'li': {'li'},
+    'dt': {'dt', 'dd'},
+    'dd': {'dt', 'dd'},
+    'tr': {'tr', 'tbody', 'tfoot'},
+    'td': {'td', 'th', 'tr', 'tbody', 'tfoot'},
+    'th': {'td', 'th', 'tr', 'tbody', 'tfoot'},
+    'option': {'option', 'optgroup'},
+}
+# What may have another element of such a kind in it.
+_LISTS = ('ul', 'ol', 'menu', 'dl', 'table', 'select')
 # Each takes about 15 microseconds and 1 KiB. Pages of several megabytes have fewer.
 _MOST_TAGS = 200_000
 # Further elements within one another mark nothing, but keep their place.
@@ -121,7 +129,11 @@ class _Parser(HTMLParser):
         self._open: Marks = ()
         self._opened: dict[int, int] = {}  # the number of pieces of its run before an element
         self._pre = 0
-        self._copied, self._depth, self._from = '', 0, 0
+        self._blocks = Counter[str]()  # open elements that divide the text
+        # The element that is copied, where it begins, and the elements that are open in it.
+        self._copied, self._from = '', 0
+        self._inside: list[str] = []
+        self._count_inside = Counter[str]()
         # Where HTML begins that is copied up to what follows it, and what takes it.
         self._pending: tuple[int, Callable[[str], None]] | None = None
 
@@ -136,13 +148,18 @@ class _Parser(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._take_pending()
-        if self._copied:
-            self._depth += tag == self._copied
+        if self._copied and not self._ends_copy(tag):
+            if tag not in _VOID:
+                self._inside.append(tag)
+                self._count_inside[tag] += 1
             return
+        if self._copied:
+            self._end_copy(self._at())
         text = self.get_starttag_text() or ''
         is_empty = tag in _VOID or (tag in ('svg', 'math') and text.endswith('/>'))
         if not is_empty and (tag in _COPIED or _stays(attrs)):
-            self._copied, self._depth, self._from = tag, 1, self._at()
+            self._copied, self._from = tag, self._at()
+            self._inside, self._count_inside = [tag], Counter([tag])
         elif tag in _POINTS or (is_empty and tag in _COPIED) or self._is_deep(tag):
             self._point(text)
         elif tag in _INLINE:
@@ -153,6 +170,7 @@ class _Parser(HTMLParser):
         else:
             self._markup(text)
             self._pre += tag == 'pre'
+            self._blocks[tag] += 1
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)  # in HTML, the slash of '<b/>' has no meaning
@@ -163,16 +181,16 @@ class _Parser(HTMLParser):
             return
         at = self._at()
         end = self._source.find('>', at) + 1 or len(self._source)
-        if self._copied:
-            self._depth -= tag == self._copied
-            if not self._depth:
-                text, name, self._copied = self._source[self._from : end], self._copied, ''
-                if name in _INLINE | _COPIED_POINTS:
-                    self._point(text)
-                else:
-                    self._markup(text)
-        elif tag not in _INLINE:
+        if self._copied and (self._count_inside[tag] or not self._blocks[tag]):
+            self._close_inside(tag)
+            if not self._inside:
+                self._end_copy(end)
+            return
+        if self._copied:  # what is around it ends
+            self._end_copy(at)
+        if tag not in _INLINE:
             self._pre = max(0, self._pre - (tag == 'pre'))
+            self._blocks[tag] = max(0, self._blocks[tag] - 1)
             self._markup(self._source[at:end])
         elif closed := [mark for mark in self._open if self._names[mark] == tag]:
             self._close(closed[-1])
@@ -187,7 +205,7 @@ class _Parser(HTMLParser):
             if k % 2:
                 self._markup(text)
                 continue
-            for n, part in enumerate(_PROTECTED.split(text)):
+            for n, part in enumerate(PROTECTED.split(text)):
                 if n % 2:
                     self._point(_escaped(part))
                 elif part:
@@ -214,6 +232,28 @@ class _Parser(HTMLParser):
         if self._pending is not None:
             (begin, take), self._pending = self._pending, None
             take(self._source[begin : self._at()])
+
+    def _ends_copy(self, tag: str) -> bool:
+        """Whether a start tag ends the element that is copied, which has no end tag."""
+        if any(self._count_inside[name] for name in _LISTS):
+            return False
+        if self._copied == 'p':
+            return tag not in _INLINE | _POINTS | _COPIED | _VOID
+        return tag in _ENDED_BY.get(self._copied, ())
+
+    def _close_inside(self, tag: str) -> None:
+        while self._count_inside[tag]:
+            closed = self._inside.pop()
+            self._count_inside[closed] -= 1
+            if closed == tag:
+                return
+
+    def _end_copy(self, end: int) -> None:
+        text, name, self._copied = self._source[self._from : end], self._copied, ''
+        if name in _INLINE | _COPIED_POINTS:
+            self._point(text)
+        else:
+            self._markup(text)
 
     def _is_deep(self, tag: str) -> bool:
         return tag in _INLINE and len(self._open) >= _MOST_OPEN

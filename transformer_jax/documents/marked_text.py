@@ -15,9 +15,20 @@ from typing import Any, NamedTuple
 Marks = tuple[Hashable, ...]
 # Pairs (source word, output word), counted from 0.
 Alignment = Iterable[tuple[int, int]]
+# What is the same in all languages: addresses, names, places for values, and signs of music.
+PROTECTED = re.compile(
+    r"""(
+    (?:https?://|www\.)(?:[^\s<>()]|\([^\s<>()]*\))*(?:[^\s<>().,;:!?\]'"]|\([^\s<>()]*\))
+    | (?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+
+    | (?<![\w/])[@\#][^\W\d][\w.-]*\w
+    | \{\{[^{}]{0,99}\}\} | \{%[^{}]{0,99}%\} | \$?\{\w{0,64}\} | %(?:\(\w+\))?[sd]\b
+    | [\u266a-\u266c]+
+    )""",
+    re.VERBOSE,
+)
 _CORE = re.compile(r'\w')
 _CLOSING = re.compile(r'[,.;:!?)\]»”]')
-_WORD = re.compile(r'(\W*)(.*?)(\W*)', re.DOTALL)
+_WORD = re.compile(r'(\W*+)((?:.*\w)?)(\W*+)', re.DOTALL)
 
 
 class Piece(NamedTuple):
@@ -158,9 +169,10 @@ class MarkedText:
         """
         found = dict[int, list[tuple[int, list[Piece]]]]()
         begins = [begin for begin, _ in self._spans]
+        marks = [piece.marks for piece in self._joined for _ in piece.text] if points else []
         for at, k in points:
             piece = self.pieces[k]
-            blank = Piece(' ', piece.marks)
+            blank = Piece(' ', common(piece.marks, marks[at]))
             word = bisect.bisect_left(begins, at) - 1
             begin, stop = self._spans[word]
             if at > stop:

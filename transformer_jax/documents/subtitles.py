@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transformer_jax.documents.marked_text import MarkedText, Marks, Piece
+from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Marks, Piece
 from transformer_jax.documents.markup import Element, rendered
 from transformer_jax.errors import UserError, shown
 from transformer_jax.inference.outputs import Translation
@@ -43,14 +43,14 @@ class _Cue(NamedTuple):
     """A subtitle.
 
     Attributes:
-      number: what the file counts it as; 0 if it has none.
+      number: what the file counts it as, '' if it has none.
       start: when it appears.
       end: when it disappears.
       place: what follows the times.
       content: its lines.
     """
 
-    number: int
+    number: str
     start: datetime.timedelta
     end: datetime.timedelta
     place: str
@@ -193,8 +193,11 @@ class _Group:
                 if is_first and (dash := _DASH.match(part)):
                     found.append(Piece('', self._open, dash[0]))
                     part = part[dash.end() :]
-                if part:
-                    found.append(Piece(part, self._open))
+                for n, text in enumerate(PROTECTED.split(part)):
+                    if n % 2:
+                        found.append(Piece('', self._open, text))
+                    elif text:
+                        found.append(Piece(text, self._open))
             elif part.startswith('{') or (
                 name not in self._names if part.startswith('</') else len(self._names) >= _MOST_OPEN
             ):
@@ -236,7 +239,7 @@ def _cues(source: str) -> list[_Cue]:
         number, *times, place = head.groups('')
         try:
             start, end = _duration(times[:4]), _duration(times[4:])
-            cues.append(_Cue(int(number or 0), start, end, place, content))
+            cues.append(_Cue(number, start, end, place, content))
         except (ValueError, OverflowError) as error:
             raise _not_subrip(str(error)) from None
         head = after
@@ -287,7 +290,8 @@ def _not_subrip(reason: str) -> UserError:
 def _composed(cue: _Cue) -> str:
     """Return a subtitle as it is in a file."""
     place = cue.place and ' ' + cue.place
-    return f'{cue.number}\n{_clock(cue.start)} --> {_clock(cue.end)}{place}\n{cue.content}'
+    number = cue.number and f'{cue.number}\n'
+    return f'{number}{_clock(cue.start)} --> {_clock(cue.end)}{place}\n{cue.content}'
 
 
 def _clock(time: datetime.timedelta) -> str:
