@@ -24,7 +24,6 @@ def is_linear(work, make, size):
 
 
 def _seconds(work, argument):
-    gc.collect()
     gc.disable()  # it would visit all objects of other tests, too
     try:
         began = time.process_time()

@@ -92,7 +92,7 @@ def test_a_short_text_does_not_wait_for_all_of_a_long_one(started, translator):
 
 def test_sentences_that_take_long_give_way_for_as_long(started, translator):
     batcher, _ = started()
-    batcher._seconds[LENGTHS[-1]] = 1.0
+    batcher._seconds[LENGTHS[-1]] = 0.1
     long = batcher.submit(PAIR, [' '.join(['word'] * 100)] * 40)
     time.sleep(0.5)
     short = batcher.submit(PAIR, ['short'])
@@ -100,6 +100,15 @@ def test_sentences_that_take_long_give_way_for_as_long(started, translator):
     texts(short)
     texts(long)
     assert [len(batch) for batch in translator.batches] == [1, 16, 1, 16, 8]
+
+
+def test_a_batch_of_slow_sentences_is_small(started, translator):
+    batcher, _ = started()
+    batcher._seconds[LENGTHS[0]] = 1.0
+    job = batcher.submit(PAIR, ['a'] * 16)
+    translator.gate.set()
+    texts(job)
+    assert [len(batch) for batch in translator.batches[1:3]] == [4, 4]
 
 
 def test_what_a_sentence_takes_is_measured(started, translator, monkeypatch):

@@ -18,7 +18,7 @@ Alignment = Iterable[tuple[int, int]]
 # What is the same in all languages: addresses, names, places for values, and signs of music.
 PROTECTED = re.compile(
     r"""(
-    (?:https?://|www\.)(?:[^\s<>()]|\([^\s<>()]*\))*(?:[^\s<>().,;:!?\]'"]|\([^\s<>()]*\))
+    (?:https?://|www\.)(?:[.,;:!?\]'"]*+(?:[^\s<>().,;:!?\]'"]|\([^\s<>()]*+\)))++
     | (?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+
     | (?<![\w/])[@\#][^\W\d][\w.-]*\w
     | \{\{[^{}]{0,99}\}\} | \{%[^{}]{0,99}%\} | \$?\{\w{0,64}\} | %(?:\(\w+\))?[sd]\b

@@ -25,6 +25,7 @@ LENGTHS = (16, 32, 64, 128)
 _ROWS = (1, 4, 16, 64)
 _WAITS = 8
 _MOST_CALLS = 16
+_LONGEST = 2.0  # seconds that a batch may take: whoever comes meanwhile has to wait
 _LEARN = 0.2  # weight of the last batch in what a sentence takes
 
 
@@ -255,7 +256,10 @@ class Batcher:
         key = min((k for k, queue in self._queues.items() if queue), key=self._due)
         pair, length = key
         translator = self.translators[pair]
-        most = translator.search.rows(length, translator.config.decode.beam_size)
+        most = min(
+            translator.search.rows(length, translator.config.decode.beam_size),
+            max(_ROWS[1], int(_LONGEST / self._seconds[length])),
+        )
         queue, items = self._queues[key], list[_Waiting]()
         while queue and len(items) < most:
             item = heapq.heappop(queue)
