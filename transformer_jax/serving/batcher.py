@@ -110,8 +110,8 @@ class Batcher:
         self._queues: dict[tuple[Pair, int], list[_Waiting]] = {
             (pair, length): [] for pair in translators for length in LENGTHS
         }
-        # What a sentence of a length takes in a batch, as measured; before, a guess.
-        self._seconds = {length: length / 2000 for length in LENGTHS}
+        # What a sentence of a length takes in a batch, as measured; before, as on a slow machine.
+        self._seconds = {length: length / 300 for length in LENGTHS}
         self._calls: collections.deque[tuple[Future, Callable[[], Any]]] = collections.deque()
         self._numbers = itertools.count()
         self._changed = threading.Condition()
