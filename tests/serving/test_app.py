@@ -193,6 +193,13 @@ def test_a_wrong_key_in_the_header_is_refused_before_the_body_comes(serving):
     assert raw_request(client, headers=[(b'authorization', b'Bearer wrong')]) == 403
 
 
+def test_the_password_of_a_proxy_is_no_key(serving):
+    client = serving(access=Access({_digest('secret'): None}))
+    fields = {'q': 'a', 'source': 'en', 'target': 'fr', 'api_key': 'secret'}
+    answer = client.post('/translate', json=fields, headers={'authorization': 'Basic dTpw'})
+    assert answer.status_code == 200
+
+
 def test_too_many_requests_are_told_when_to_come_back(serving):
     client = serving(access=Access(requests_per_minute=2))
     for _ in range(2):

@@ -43,7 +43,7 @@ _ENDED_BY = {
 }
 # What may have another element of such a kind in it.
 _LISTS = ('ul', 'ol', 'menu', 'dl', 'table', 'select')
-# Each takes about 15 microseconds and 1 KiB. Pages of several megabytes have fewer.
+# A small file could otherwise hold up a server. Pages of several megabytes have fewer.
 _MOST_TAGS = 200_000
 # Further elements within one another mark nothing, but keep their place.
 _MOST_OPEN = 32

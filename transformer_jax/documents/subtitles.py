@@ -30,7 +30,7 @@ _TAG = re.compile(r'(</?(?:[biu]|font)\b[^<>]*>|\{\\[^{}]*\})', re.IGNORECASE)
 _BEFORE = re.compile(r'(?:\{\\[^{}]*\})*')
 _DASH = re.compile(r'[-\u2013\u2014]\s*')
 _SENTENCE_END_REVERSED = re.compile(r'\W*?[.!?…。！？:;"”»)\]♪]')
-# Lines and tags that a file may have; ten films have half of them.
+# Lines and tags that a file may have; a film has far fewer.
 _MOST_PARTS = 200_000
 # Further tags within one another mark nothing, but keep their place.
 _MOST_OPEN = 32

@@ -140,7 +140,8 @@ class Server:
 
     async def _fields(self, request: Request, with_file: bool = False) -> dict[str, Any]:
         """Return the fields of a request that may be answered."""
-        if 'authorization' in request.headers:
+        # Other schemes are a proxy's; then the key is in the body.
+        if request.headers.get('authorization', '').lower().startswith('bearer '):
             self._check_key(api_key({}, request))
         try:
             async with asyncio.timeout(_BODY_SECONDS):
