@@ -8,6 +8,7 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+from closeness import assert_close
 
 EOS = 1
 VOCAB = 5  # padding, EOS, and three words
@@ -85,9 +86,7 @@ def assert_finds_the_best(found, sentence, scored):
     scored = sorted(scored, reverse=True)
     ranks = range(len(scored))
     assert [output_of(found, sentence, rank) for rank in ranks] == [o for _, o in scored]
-    np.testing.assert_allclose(
-        found.scores[sentence, : len(scored)], [score for score, _ in scored], rtol=2e-5, atol=1e-6
-    )
+    assert_close(found.scores[sentence, : len(scored)], [score for score, _ in scored])
     assert np.all(found.scores[sentence, len(scored) :] == -np.inf)
 
 

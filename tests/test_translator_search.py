@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_run import TEXTS
 
 from transformer_jax.config import MeshConfig
@@ -62,9 +63,7 @@ def flat(results):
 
 def assert_same(found, expected):
     assert [text for text, _ in flat(found)] == [text for text, _ in flat(expected)]
-    np.testing.assert_allclose(
-        [score for _, score in flat(found)], [score for _, score in flat(expected)], rtol=1e-5
-    )
+    assert_close([score for _, score in flat(found)], [score for _, score in flat(expected)])
 
 
 def named(options):

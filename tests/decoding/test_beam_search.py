@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from search_oracle import (
     EOS,
     EVERYTHING,
@@ -58,9 +59,7 @@ def test_a_wide_beam_finds_all_outputs_in_order(seed, alpha):
         n = len(expected)
         assert n == {1: 1, 2: 4, 3: 13, 4: 40}[limit]
         assert [output_of(found, sentence, rank) for rank in range(n)] == [o for _, o in expected]
-        np.testing.assert_allclose(
-            found.scores[sentence, :n], [score for score, _ in expected], rtol=1e-5
-        )
+        assert_close(found.scores[sentence, :n], [score for score, _ in expected])
         assert np.all(found.scores[sentence, n:] == -np.inf)
 
 
@@ -71,7 +70,7 @@ def test_stopping_early_does_not_change_the_best_outputs(seed, alpha):
     for sentence, limit in enumerate(LIMITS):
         score, output = enumerate_outputs(logits_table(seed), sentence, limit, alpha)[0]
         assert output_of(best, sentence) == output
-        np.testing.assert_allclose(best.scores[sentence, 0], score, rtol=1e-5)
+        assert_close(best.scores[sentence, 0], score)
     for n_best in (1, 2):
         early = search_all(seed, alpha, beam_size=3, n_best=n_best)
         late = search_all(seed, alpha, beam_size=3, n_best=3)
@@ -87,13 +86,10 @@ def test_a_narrow_beam_finds_outputs_with_correct_scores(seed):
         n = min(3, len(truth))
         outputs = [output_of(found, sentence, rank) for rank in range(n)]
         assert len(set(outputs)) == n
-        np.testing.assert_allclose(
-            found.scores[sentence, :n], [truth[output] for output in outputs], rtol=1e-5
-        )
-        np.testing.assert_allclose(
+        assert_close(found.scores[sentence, :n], [truth[output] for output in outputs])
+        assert_close(
             found.log_probs[sentence, :n],
             [log_prob(logits_table(seed), sentence, output) for output in outputs],
-            rtol=1e-5,
         )
         assert np.all(np.diff(found.scores[sentence, :n]) <= 0)
 
@@ -104,7 +100,7 @@ def test_a_beam_of_one_is_greedy_search(seed):
     single = jax.tree.map(np.asarray, greedy(logits_table(seed), LIMITS))
     np.testing.assert_array_equal(beam.tokens, single.tokens)
     np.testing.assert_array_equal(beam.lengths, single.lengths)
-    np.testing.assert_allclose(beam.log_probs, single.log_probs, rtol=1e-6)
+    assert_close(beam.log_probs, single.log_probs)
     for sentence in range(len(LIMITS)):
         tokens, history = output_of(single, sentence), 0
         for position, token in enumerate(tokens[:-1]):  # the last may be forced
@@ -127,7 +123,7 @@ def test_by_hand_a_beam_of_two_finds_what_greedy_search_misses():
     assert single.tokens.tolist() == [[[2, 1]]]
     found = beam_search(step, None, limits, beam_size=2, n_best=2, alpha=0.0, **options)
     assert found.tokens.tolist() == [[[3, 1], [2, 1]]]
-    np.testing.assert_allclose(np.exp(found.scores), [[0.36, 0.20]], rtol=1e-5)
+    assert_close(np.exp(found.scores), [[0.36, 0.20]])
 
 
 def test_by_hand_a_finished_hypothesis_keeps_its_place():
@@ -139,7 +135,7 @@ def test_by_hand_a_finished_hypothesis_keeps_its_place():
     )
     assert found.tokens.tolist() == [[[1, 0, 0], [2, 2, 1]]]
     assert found.lengths.tolist() == [[1, 3]]
-    np.testing.assert_allclose(np.exp(found.scores), [[0.2, 0.7 * 0.5 * 0.1]], rtol=1e-5)
+    assert_close(np.exp(found.scores), [[0.2, 0.7 * 0.5 * 0.1]])
 
 
 def test_by_hand_search_continues_if_the_penalty_can_still_decide():
@@ -148,7 +144,7 @@ def test_by_hand_search_continues_if_the_penalty_can_still_decide():
     step = stationary([[0.0, 0.7, 0.3], *[[0.0, 0.0, 1.0]] * 17, [0.0, 1.0, 0.0]])
     found = beam_search(step, None, jnp.array([19]), length=20, beam_size=2, eos_id=EOS, alpha=1.0)
     assert found.tokens[0, 0].tolist() == [2] * 18 + [1, 0]
-    np.testing.assert_allclose(found.scores[0], np.log([0.3, 0.7]) / [4.0, 1.0], rtol=1e-5)
+    assert_close(found.scores[0], np.log([0.3, 0.7]) / [4.0, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -170,15 +166,15 @@ def test_at_the_limit_eos_comes_with_its_own_probability():
         step, None, jnp.array([3, 1]), length=5, beam_size=2, eos_id=EOS, alpha=0.0, n_best=2
     )
     assert found.tokens[0].tolist() == [[1, 0, 0, 0, 0], [2, 2, 1, 0, 0]]
-    np.testing.assert_allclose(np.exp(found.log_probs[0]), [0.2, 0.7 * 0.7 * 0.2], rtol=1e-5)
+    assert_close(np.exp(found.log_probs[0]), [0.2, 0.7 * 0.7 * 0.2])
     # A limit of one token allows EOS only, so there is no second output.
     assert found.tokens[1, 0].tolist() == [1, 0, 0, 0, 0]
-    np.testing.assert_allclose(np.exp(found.log_probs[1]), [0.2, 0.0], rtol=1e-5)
+    assert_close(np.exp(found.log_probs[1]), [0.2, 0.0])
     assert found.scores[1, 1] == -np.inf
     single = greedy_search(step, None, jnp.array([3, 1]), length=5, eos_id=EOS)
     assert single.tokens.tolist() == [[[2, 2, 1, 0, 0]], [[1, 0, 0, 0, 0]]]
     assert single.lengths.tolist() == [[3], [1]]
-    np.testing.assert_allclose(np.exp(single.log_probs), [[0.7 * 0.7 * 0.2], [0.2]], rtol=1e-5)
+    assert_close(np.exp(single.log_probs), [[0.7 * 0.7 * 0.2], [0.2]])
 
 
 def test_padding_is_never_part_of_an_output():
@@ -192,7 +188,7 @@ def test_padding_is_never_part_of_an_output():
         assert tokens[length - 1] == EOS
         assert tokens[length:] == [0] * (4 - length)
     # The other tokens do not become more likely: the mass of padding is lost.
-    np.testing.assert_allclose(np.exp(found.log_probs[0, 0]), 0.05, rtol=1e-5)
+    assert_close(np.exp(found.log_probs[0, 0]), 0.05)
 
 
 @pytest.mark.parametrize('beam_size, n_best', [(3, 1), (3, 3)])
@@ -207,7 +203,7 @@ def test_other_sentences_do_not_change_the_outputs_of_a_sentence(beam_size, n_be
             beam_size=beam_size,
             n_best=n_best,
         )
-        np.testing.assert_allclose(alone.scores[0], together.scores[sentence], rtol=1e-6)
+        assert_close(alone.scores[0], together.scores[sentence])
         held = np.isfinite(together.scores[sentence])
         np.testing.assert_array_equal(
             np.asarray(alone.tokens[0])[held], together.tokens[sentence][held]
@@ -247,7 +243,7 @@ def test_finished_hypotheses_survive_later_nan_logits():
 
     found = beam_search(step, None, jnp.array([4]), length=4, beam_size=2, eos_id=EOS, n_best=2)
     np.testing.assert_array_equal(found.tokens, [[[EOS, 0, 0, 0], [0, 0, 0, 0]]])
-    np.testing.assert_allclose(found.log_probs, [[np.log(0.5), -np.inf]], rtol=1e-6)
+    assert_close(found.log_probs, [[np.log(0.5), -np.inf]])
 
 
 def test_beam_search_runs_within_shard_map():
@@ -265,7 +261,7 @@ def test_beam_search_runs_within_shard_map():
     )
     args = table, jnp.arange(4), limits
     for one, other in zip(jax.jit(sharded)(*args), jax.jit(run)(*args), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize('eos_id', [-1, 0, 2])

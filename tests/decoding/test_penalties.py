@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from search_oracle import (
     EOS,
     EVERYTHING,
@@ -36,9 +37,9 @@ def test_length_penalty_by_hand():
     lengths = jnp.array([1, 7, 13])
     # (5 + n) / 6 is 1, 2 and 3.
     np.testing.assert_allclose(length_penalty(lengths, 0.0), [1.0, 1.0, 1.0])
-    np.testing.assert_allclose(length_penalty(lengths, 1.0), [1.0, 2.0, 3.0], rtol=1e-6)
-    np.testing.assert_allclose(length_penalty(lengths, 0.6), [1.0, 1.5157166, 1.9331820], rtol=1e-6)
-    np.testing.assert_allclose(length_penalty(lengths, 1.0, 'power'), [1.0, 7.0, 13.0], rtol=1e-6)
+    assert_close(length_penalty(lengths, 1.0), [1.0, 2.0, 3.0])
+    assert_close(length_penalty(lengths, 0.6), [1.0, 1.5157166, 1.9331820])
+    assert_close(length_penalty(lengths, 1.0, 'power'), [1.0, 7.0, 13.0])
     np.testing.assert_allclose(length_penalty(lengths, 1.0, 'none'), [1.0, 1.0, 1.0])
 
 
@@ -50,7 +51,7 @@ def test_an_unknown_length_norm_is_an_error():
 def test_coverage_penalty_by_hand():
     # Attention above 1 costs nothing: only log 0.5 + log 0.25 remains.
     coverage = jnp.array([[1.5, 0.5, 0.25], [1.0, 1.0, 1.0]])
-    np.testing.assert_allclose(coverage_penalty(coverage, 0.2), [0.2 * np.log(0.125), 0], rtol=1e-6)
+    assert_close(coverage_penalty(coverage, 0.2), [0.2 * np.log(0.125), 0])
 
 
 @functools.partial(jax.jit, static_argnames=('norm', 'n_best'))
@@ -149,7 +150,7 @@ def test_a_wide_beam_finds_the_outputs_that_cover_their_source(n_best):
             changed += max(scored)[1] != max(without)[1]
             if n_best == 1:
                 assert output_of(found, sentence) == max(scored)[1]
-                np.testing.assert_allclose(found.scores[sentence, 0], max(scored)[0], rtol=2e-5)
+                assert_close(found.scores[sentence, 0], max(scored)[0])
             else:
                 assert_finds_the_best(found, sentence, scored)
     assert changed > 20  # the penalty has decided some of the 204 models
@@ -162,4 +163,4 @@ def test_a_narrow_beam_has_the_right_coverage_in_its_scores():
         for rank in range(min(3, len(outputs_up_to(limit)))):
             output = output_of(found, sentence, rank)
             expected = covered_score(table, attention, sentence, output, 0.7)
-            np.testing.assert_allclose(found.scores[sentence, rank], expected, rtol=2e-5)
+            assert_close(found.scores[sentence, rank], expected)

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from closeness import assert_close
 
 from transformer_jax.errors import UserError
 from transformer_jax.inference.network import CrossAttention
@@ -48,7 +49,7 @@ def test_weights_of_each_query_add_up_to_1_and_look_at_no_later_input(found):
     for name, shape in shapes.items():
         weights = getattr(found, name)
         assert weights.shape == shape and weights.dtype == np.float32
-        np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
+        assert_close(weights.sum(-1), 1.0)
     assert not np.triu(found.decoder, 1).any()
 
 
@@ -85,7 +86,7 @@ def test_without_a_target_the_output_is_that_of_translate(translator):
 def test_other_texts_of_a_batch_change_nothing(translator, found):
     texts = ['Hello.', TEXT, '', 'Two\nlines']
     batch = translator.attention(texts, ['Salut.', TARGET, '', 'Deux lignes'])
-    np.testing.assert_allclose(batch[1].cross, found.cross, atol=1e-5)
+    assert_close(batch[1].cross, found.cross)
     assert batch[2].source == batch[2].target == ('</s>',)
     assert [step for step, _ in enumerate(batch[2].top)] == [0]
     assert batch[3].text == 'Two lines'

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_run import TEXTS
 
 from transformer_jax.errors import UserError
@@ -19,15 +20,15 @@ def test_an_output_of_the_search_has_the_log_probability_that_the_search_gave_it
         if score.pieces[:-1] == output.tokens  # the text may have other pieces, too
     ]
     assert len(same) > len(outputs) / 2
-    np.testing.assert_allclose(*zip(*same, strict=True), rtol=1e-5)
+    assert_close(*zip(*same, strict=True))
 
 
 def test_a_score_is_the_sum_of_its_pieces(translator):
     (score,) = translator.score([TEXTS[0]], [TARGETS[0]])
     assert ''.join(score.pieces).replace('▁', ' ') == ' Le chat dort.</s>'
     assert score.tokens == len(score.pieces) == len(score.log_probs)
-    assert score.log_prob == pytest.approx(sum(score.log_probs))
-    assert score.mean == pytest.approx(score.log_prob / score.tokens)
+    assert score.log_prob == pytest.approx(sum(score.log_probs), rel=1e-5)
+    assert score.mean == pytest.approx(score.log_prob / score.tokens, rel=1e-5)
     assert max(score.log_probs) <= 0
 
 
@@ -36,7 +37,7 @@ def test_order_and_neighbours_change_nothing(translator):
     for k, (source, target) in enumerate(zip(TEXTS, TARGETS, strict=True)):
         (alone,) = translator.score([source], [target])
         assert alone.pieces == together[k].pieces
-        np.testing.assert_allclose(alone.log_probs, together[k].log_probs, rtol=1e-5, atol=1e-6)
+        assert_close(alone.log_probs, together[k].log_probs)
 
 
 def test_an_empty_target_is_the_end_of_the_sentence(translator):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_model import VOCAB, parameters, tiny
 
 from transformer_jax.decoding import beam_search
@@ -57,9 +58,9 @@ def attention(network, sources, targets, of=MEAN):
     return [found[index] for index in range(len(sources))]
 
 
-def assert_close(found, expected):
+def assert_all_close(found, expected):
     for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+        assert_close(x, y)
 
 
 def step_by_step(network, sources, targets, of):
@@ -100,8 +101,8 @@ def test_it_equals_decoding_step_by_step(models, ensemble, heads):
     several = network(*map(model, models), ensemble=ensemble)
     sources, targets = pairs(4)
     log_probs_of, attention_of = step_by_step(several, sources, targets, heads)
-    assert_close(log_probs(several, sources, targets), log_probs_of)
-    assert_close(attention(several, sources, targets, heads), attention_of)
+    assert_all_close(log_probs(several, sources, targets), log_probs_of)
+    assert_all_close(attention(several, sources, targets, heads), attention_of)
 
 
 @pytest.mark.parametrize('models', [[ONE], [ONE, OTHER]], ids=['one', 'two'])
@@ -128,21 +129,23 @@ def test_it_equals_the_log_probabilities_of_beam_search(models):
         found.tokens[row, rank, : found.lengths[row, rank]] for row in range(4) for rank in range(3)
     ]
     totals = [x.sum() for x in log_probs(several, [x for x in sources for _ in range(3)], outputs)]
-    np.testing.assert_allclose(totals, np.ravel(found.log_probs), rtol=1e-5)
+    assert_close(totals, np.ravel(found.log_probs))
 
 
 def test_an_ensemble_averages_the_probabilities_of_its_models():
     sources, targets = pairs(5)
     one, other = (log_probs(network(model(x)), sources, targets) for x in (ONE, OTHER))
     both = log_probs(network(model(ONE), model(OTHER)), sources, targets)
-    assert_close(both, [np.logaddexp(x, y) - np.log(2) for x, y in zip(one, other, strict=True)])
+    assert_all_close(
+        both, [np.logaddexp(x, y) - np.log(2) for x, y in zip(one, other, strict=True)]
+    )
 
 
 def test_an_ensemble_averages_the_attention_of_its_models():
     sources, targets = pairs(5)
     one, other = (attention(network(model(x)), sources, targets) for x in (ONE, OTHER))
     both = attention(network(model(ONE), model(OTHER)), sources, targets)
-    assert_close(both, [(x + y) / 2 for x, y in zip(one, other, strict=True)])
+    assert_all_close(both, [(x + y) / 2 for x, y in zip(one, other, strict=True)])
 
 
 @pytest.fixture(scope='module')
@@ -157,16 +160,16 @@ def alone():
 
 def test_order_changes_nothing(alone):
     sources, targets, of_each, attended = (x[::-1] for x in alone)
-    assert_close(log_probs(network(model(ONE)), sources, targets), of_each)
-    assert_close(attention(network(model(ONE)), sources, targets), attended)
+    assert_all_close(log_probs(network(model(ONE)), sources, targets), of_each)
+    assert_all_close(attention(network(model(ONE)), sources, targets), attended)
 
 
 @pytest.mark.parametrize('positions', [1, 40, 512])
 def test_the_size_of_a_batch_changes_nothing(alone, monkeypatch, positions):
     sources, targets, of_each, attended = alone
     monkeypatch.setattr(module, '_POSITIONS', {'cpu': positions})
-    assert_close(log_probs(network(model(ONE)), sources, targets), of_each)
-    assert_close(attention(network(model(ONE)), sources, targets), attended)
+    assert_all_close(log_probs(network(model(ONE)), sources, targets), of_each)
+    assert_all_close(attention(network(model(ONE)), sources, targets), attended)
 
 
 @pytest.mark.parametrize('chunk', [1, 50, 10_000])
@@ -174,7 +177,7 @@ def test_the_size_of_a_chunk_changes_nothing(alone, monkeypatch, chunk):
     sources, targets, of_each, _ = alone
     monkeypatch.setattr(module, '_CHUNK', {'cpu': chunk})
     monkeypatch.setattr(module, '_log_probs', recompiled())
-    assert_close(log_probs(network(model(ONE)), sources, targets), of_each)
+    assert_all_close(log_probs(network(model(ONE)), sources, targets), of_each)
 
 
 def recompiled():
@@ -195,8 +198,8 @@ def test_the_logits_of_all_positions_never_exist_together(monkeypatch):
 def test_eight_devices_give_what_one_gives(alone):
     sources, targets, of_each, attended = alone
     eight = network(model(ONE), devices=8)
-    assert_close(log_probs(eight, sources, targets), of_each)
-    assert_close(attention(eight, sources, targets), attended)
+    assert_all_close(log_probs(eight, sources, targets), of_each)
+    assert_all_close(attention(eight, sources, targets), attended)
 
 
 def test_attention_is_a_distribution_over_the_source():
@@ -205,7 +208,7 @@ def test_attention_is_a_distribution_over_the_source():
         attention(network(model(ONE)), sources, targets), sources, targets, strict=True
     ):
         assert found.shape == (len(target), len(source))
-        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+        assert_close(found.sum(axis=1), 1)
 
 
 LEARNED = {'positions': 'learned', 'max_positions': 12}
@@ -216,7 +219,7 @@ def test_pairs_may_be_as_long_as_the_learned_positions():
     sources[0] = sentence(np.random.default_rng(1), 12)
     learned = network(model(LEARNED))
     expected, _ = step_by_step(learned, sources, targets, MEAN)
-    assert_close(log_probs(learned, sources, targets), expected)
+    assert_all_close(log_probs(learned, sources, targets), expected)
 
 
 @pytest.mark.parametrize('side', [0, 1])

@@ -10,6 +10,7 @@ from base64 import b64decode
 
 import numpy as np
 import pytest
+from closeness import assert_close
 
 from transformer_jax.inspection.attention_page import attention_json, attention_page
 from transformer_jax.translator import Translator
@@ -49,7 +50,7 @@ def test_a_title_is_text(found):
 
 def test_json_holds_everything(found):
     first, *_ = json.loads(attention_json(found))
-    np.testing.assert_allclose(first['cross'], found[0].cross, atol=1e-6)
+    assert_close(first['cross'], found[0].cross)
     assert tuple(first['target']) == found[0].target
     assert first['top'][0][0][0] == found[0].top[0][0][0]
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 
 from transformer_jax.model import (
     ModelConfig,
@@ -175,7 +176,7 @@ def test_sum_rows_adds_the_values_of_each_row(count):
     expected = np.zeros((11, 3))
     np.add.at(expected, indices, np.asarray(values))
     sums = jax.jit(sum_rows, static_argnums=0)(11, jnp.asarray(indices, jnp.int32), values)
-    np.testing.assert_allclose(sums, expected, atol=1e-5)
+    assert_close(sums, expected)
     absent = np.setdiff1d(np.arange(11), indices)
     np.testing.assert_array_equal(np.asarray(sums)[absent], 0)
 
@@ -186,7 +187,7 @@ def test_the_sum_of_a_row_does_not_depend_on_other_rows():
     sums = jax.jit(sum_rows, static_argnums=0)
     alone = sums(3, jnp.full(50, 1), values)
     below = sums(3, np.repeat([0, 1], 50), jnp.concatenate([others, values]))
-    np.testing.assert_allclose(alone[1], below[1], rtol=1e-5)
+    assert_close(alone[1], below[1])
 
 
 def test_the_deterministic_lookup_has_the_gradient_of_a_lookup(monkeypatch):
@@ -203,4 +204,4 @@ def test_the_deterministic_lookup_has_the_gradient_of_a_lookup(monkeypatch):
         lambda table: jax.vjp(lambda t: embedding_lookup(t, indices), table)[1](weight)
     )
     assert 'scatter' not in str(scattered(table))
-    np.testing.assert_allclose(gradient(), expected, atol=1e-6)
+    assert_close(gradient(), expected)

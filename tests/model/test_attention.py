@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_model import normal
 
 from transformer_jax.model import (
@@ -53,8 +54,8 @@ def test_equation_1_by_hand():
     key = one_head([[1, 0, 0, 0], [0, 1, 0, 0]])
     value = one_head([[8, 0], [0, 4]])
     output, weights = dot_product_attention(query, key, value)
-    np.testing.assert_allclose(weights[0, 0], [[0.75, 0.25]], atol=1e-6)
-    np.testing.assert_allclose(output[0, :, 0], [[6.0, 1.0]], atol=1e-5)
+    assert_close(weights[0, 0], [[0.75, 0.25]])
+    assert_close(output[0, :, 0], [[6.0, 1.0]])
 
 
 def test_three_inputs_by_hand():
@@ -68,12 +69,8 @@ def test_three_inputs_by_hand():
     )
     output, weights = dot_product_attention(query, key, value)
     # The first input has the scores 2, 4, 4.
-    np.testing.assert_allclose(
-        weights[0, 0, 0], [0.06337894, 0.46831053, 0.46831053], rtol=0, atol=1e-6
-    )
-    np.testing.assert_allclose(
-        output[0, 0, 0], [1.93662106, 6.68310531, 1.59506841], rtol=0, atol=2e-6
-    )
+    assert_close(weights[0, 0, 0], [0.06337894, 0.46831053, 0.46831053])
+    assert_close(output[0, 0, 0], [1.93662106, 6.68310531, 1.59506841])
 
 
 @pytest.mark.parametrize('d_k, odds', [(1, 16.0), (4, 4.0), (16, 2.0)])
@@ -82,7 +79,7 @@ def test_scores_are_divided_by_the_square_root_of_d_k(d_k, odds):
     query = one_head([[np.log(16.0)] + [0.0] * (d_k - 1)])
     key = one_head([[1.0] + [0.0] * (d_k - 1), [0.0] * d_k])
     _, weights = dot_product_attention(query, key, one_head([[0.0], [0.0]]))
-    np.testing.assert_allclose(weights[0, 0, 0, 0] / weights[0, 0, 0, 1], odds, rtol=1e-5)
+    assert_close(weights[0, 0, 0, 0] / weights[0, 0, 0, 1], odds)
 
 
 def test_masked_positions_have_no_weight_and_no_influence():
@@ -90,8 +87,8 @@ def test_masked_positions_have_no_weight_and_no_influence():
     key = one_head([[1.0, 0.0], [9.0, 9.0], [1.0, 0.0]])
     value = one_head([[2.0], [1000.0], [4.0]])
     output, weights = dot_product_attention(query, key, value, mask)
-    np.testing.assert_allclose(weights[0, 0], [[0.5, 0.0, 0.5]], atol=1e-6)
-    np.testing.assert_allclose(output[0, 0, 0], [3.0], atol=1e-6)
+    assert_close(weights[0, 0], [[0.5, 0.0, 0.5]])
+    assert_close(output[0, 0, 0], [3.0])
 
 
 def test_a_query_that_may_look_nowhere_gets_zeros():
@@ -137,7 +134,7 @@ def test_all_heads_equal_a_loop_over_heads():
     variables = parameters(module, x, memory)
     output, seen = jax.jit(module.apply)(variables, x, memory, mask)
     expected = numpy_attention(variables['params'], x, memory, np.asarray(mask[:, 0]))
-    np.testing.assert_allclose(output, expected, atol=1e-5)
+    assert_close(output, expected)
     assert (seen.key.shape, seen.value.shape) == ((2, 3, 4, 5), (2, 3, 5, 4))
 
 
@@ -152,7 +149,7 @@ def test_heads_do_not_mix_before_the_output_projection():
     }
     x = jnp.array([[[1.0, 2.0, 3.0, 4.0], [3.0, 6.0, 5.0, 8.0]]])
     output, _ = MultiHeadAttention(num_heads=2).apply({'params': params}, x)
-    np.testing.assert_allclose(output, [[[2.0, 4.0, 40.0, 60.0]] * 2], atol=1e-5)
+    assert_close(output, [[[2.0, 4.0, 40.0, 60.0]] * 2])
 
 
 def test_d_k_and_d_v_may_differ():
@@ -168,7 +165,7 @@ def test_d_k_and_d_v_may_differ():
     }
     assert (seen.key.shape, seen.value.shape) == ((2, 4, 3, 3), (2, 4, 3, 7))
     mask = np.ones((2, 3, 3), bool)
-    np.testing.assert_allclose(output, numpy_attention(variables['params'], x, x, mask), atol=1e-5)
+    assert_close(output, numpy_attention(variables['params'], x, x, mask))
 
 
 @pytest.mark.parametrize('sizes', [{}, {'key_size': 4}, {'value_size': 4}])
@@ -209,7 +206,7 @@ def test_steps_with_a_cache_equal_the_full_causal_pass():
             cache=cache,
             position=jnp.int32(position),
         )
-        np.testing.assert_allclose(step[:, 0], expected[:, position], atol=1e-5)
+        assert_close(step[:, 0], expected[:, position])
 
 
 def test_memory_may_be_given_as_its_keys_and_values():
@@ -289,7 +286,7 @@ def test_weights_are_sown_only_on_request():
     _, kept = module.apply(variables, x, mask=causal_mask(3), mutable=['intermediates'])
     (weights,) = kept['intermediates']['attention_weights']
     assert weights.shape == (2, 4, 3, 3)
-    np.testing.assert_allclose(weights.sum(-1), np.ones((2, 4, 3)), atol=1e-6)
+    assert_close(weights.sum(-1), np.ones((2, 4, 3)))
     np.testing.assert_array_equal(weights[:, :, 0, 1:], np.zeros((2, 4, 2)))
 
 
@@ -306,7 +303,7 @@ def test_bfloat16_is_used_for_products_only(monkeypatch, backend, heads):
     (weights,) = kept['intermediates']['attention_weights']
     assert weights.dtype == jnp.float32
     # Weights rounded to bfloat16 would add up to 1 to about 3 digits only.
-    np.testing.assert_allclose(weights.sum(-1), np.ones((2, 2, 9)), atol=1e-6)
+    assert_close(weights.sum(-1), np.ones((2, 2, 9)))
 
 
 def test_bfloat16_scores_reach_the_softmax_unrounded():
@@ -340,10 +337,8 @@ def test_biases_are_added_to_each_projection():
         'value_bias',
         'output_bias',
     }
-    np.testing.assert_allclose(
-        biased.apply({'params': params}, x)[0], plain.apply({'params': params}, x)[0], atol=1e-6
-    )
+    assert_close(biased.apply({'params': params}, x)[0], plain.apply({'params': params}, x)[0])
     # A bias on the values of every key passes the softmax as it is; so does that of the output.
     moved = params | {'value_bias': jnp.ones((2, 4)), 'output_bias': jnp.full(8, 3.0)}
     expected = plain.apply({'params': params}, x)[0] + params['output'].sum((0, 1))[None, None] + 3
-    np.testing.assert_allclose(biased.apply({'params': moved}, x)[0], expected, atol=1e-5)
+    assert_close(biased.apply({'params': moved}, x)[0], expected)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_model import normal, parameters, tiny
 
 from transformer_jax.model import Decoder, DecoderLayer, advance_cache, empty_cache, grow_cache
@@ -40,7 +41,7 @@ def test_steps_with_a_cache_equal_one_pass():
         cache = cache._replace(self_attention=self_attention)
         steps.append(y)
         assert memory == ()
-    np.testing.assert_allclose(jnp.concatenate(steps, axis=1), run(X)[0], atol=1e-5)
+    assert_close(jnp.concatenate(steps, axis=1), run(X)[0])
 
 
 def test_a_forgotten_memory_is_an_error():

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_model import SOURCE, TARGET, VOCAB, model, normal
 
 from transformer_jax.model import embedder
@@ -36,7 +37,7 @@ def test_the_chunked_loss_and_its_gradient_equal_those_of_the_whole_batch(monkey
     assert all_at_once and rows == 8
     (value, rows), found, all_at_once = squares_in_chunks(10, monkeypatch)
     assert not all_at_once and rows == 8
-    np.testing.assert_allclose(value, whole, rtol=1e-5)
+    assert_close(value, whole)
     for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-4 * float(jnp.abs(theirs).max()))
 
@@ -80,8 +81,8 @@ CHUNKS = normal(1, 3, 2, 4), jnp.array([[1, 2], [3, 1], [2, 2]])
 def test_chunks_add_up():
     value, rest = chunked_sum(chunk_value, WEIGHTS, *CHUNKS)
     expected = sum(chunk_value(WEIGHTS, *chunk)[0] for chunk in zip(*CHUNKS, strict=True))
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
-    np.testing.assert_allclose(rest['x'], CHUNKS[0].sum(), rtol=1e-5)
+    assert_close(value, expected)
+    assert_close(rest['x'], CHUNKS[0].sum())
     assert int(rest['chunks']) == 3
 
 
@@ -96,8 +97,8 @@ def test_the_gradient_chunk_values_is_that_of_their_sum(count):
         return chunked_sum(chunk_value, weights, x, powers)[0] ** 2
 
     found, expected = (jax.grad(f, argnums=(0, 1))(WEIGHTS, x) for f in (chunked, plain))
-    np.testing.assert_allclose(found[0]['matrix'], expected[0]['matrix'], rtol=1e-5)
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5)
+    assert_close(found[0]['matrix'], expected[0]['matrix'])
+    assert_close(found[1], expected[1])
 
 
 def test_gradients_chunk_values_are_added_up_in_float32():

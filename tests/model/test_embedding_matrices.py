@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_model import SOURCE, TARGET, VOCAB, model, parameters, tiny
 
 from transformer_jax.config import VocabSizes
@@ -39,7 +40,7 @@ def test_matrices_of_the_same_values_compute_the_same_however_tied():
     untied, *_ = model(tied_embeddings='none')
     params = variables['params'] | {'source_embedding': same, 'output_embedding': same}
     found = jax.jit(untied.apply)({'params': params}, SOURCE, TARGET)
-    np.testing.assert_allclose(found, logits(SOURCE, TARGET), atol=1e-6)
+    assert_close(found, logits(SOURCE, TARGET))
 
 
 def test_the_sides_may_have_vocabularies_of_different_sizes():
@@ -67,7 +68,7 @@ def test_a_zero_start_is_a_vector_of_zeros_whatever_the_embedding_of_padding(tie
     start_by_padding = Transformer(tiny(tied_embeddings=tied), VOCAB)
     expected = jax.jit(start_by_padding.apply)({'params': with_zeros}, SOURCE, TARGET)
     # But for the output of padding itself, which is a product with the row.
-    np.testing.assert_allclose(logits(SOURCE, TARGET)[..., 1:], expected[..., 1:], atol=1e-5)
+    assert_close(logits(SOURCE, TARGET)[..., 1:], expected[..., 1:])
     assert not np.allclose(jax.jit(start_by_padding.apply)(variables, SOURCE, TARGET), expected)
 
 

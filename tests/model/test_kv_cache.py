@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_model import SOURCE, VARIANTS, VOCAB, model
 
 from transformer_jax.model import grow_cache, reorder_hypotheses, select_sentences
@@ -38,7 +39,7 @@ def test_decoding_step_by_step_gives_the_logits_of_the_full_pass(changes, hypoth
     assert cache.memory[0].value.shape == (2, 2, 6, config.value_size)
     for position in range(5):
         logits_RV, cache = step(variables, inputs_RT[:, position], jnp.int32(position), cache)
-        np.testing.assert_allclose(logits_RV, expected_RTV[:, position], atol=1e-5)
+        assert_close(logits_RV, expected_RTV[:, position])
 
 
 def test_hypotheses_see_the_tokens_of_their_ancestors():
@@ -59,7 +60,7 @@ def test_hypotheses_see_the_tokens_of_their_ancestors():
     expected_RTV = logits(jnp.repeat(SOURCE, 3, axis=0), whole_RT)
     for position in (2, 3):
         logits_RV, cache = step(variables, whole_RT[:, position], jnp.int32(position), cache)
-        np.testing.assert_allclose(logits_RV, expected_RTV[:, position], atol=1e-5)
+        assert_close(logits_RV, expected_RTV[:, position])
     alone = grow(jax.jit(select_sentences)(cache, jnp.array([1])), 5)
     for after, before in zip(jax.tree.leaves(alone), jax.tree.leaves(cache), strict=True):
         assert after.shape[0] == 1
@@ -81,7 +82,7 @@ def test_one_hypothesis_can_become_several():
     inputs_RT = inputs_BKT.reshape(6, 3)
     expected_RTV = logits(jnp.repeat(SOURCE, 3, axis=0), inputs_RT)
     logits_RV, cache = step(variables, inputs_RT[:, 2], jnp.int32(2), cache)
-    np.testing.assert_allclose(logits_RV, expected_RTV[:, 2], atol=1e-5)
+    assert_close(logits_RV, expected_RTV[:, 2])
     with pytest.raises(
         ValueError, match='origins has 2 hypotheses of a sentence, fewer than the 3'
     ):

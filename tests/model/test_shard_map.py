@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from closeness import assert_close
 from flax import linen as nn
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
@@ -32,4 +33,4 @@ def test_gradients_of_replicated_parameters_are_summed_over_devices():
     )
     found, expected = (jax.jit(f)(variables, x, targets) for f in (sharded, jax.grad(loss)))
     for one, whole in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one / len(jax.devices()), whole, atol=1e-5)
+        assert_close(one / len(jax.devices()), whole)

@@ -2,8 +2,8 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
+from closeness import assert_close
 from jax import export
 from tiny_model import SOURCE, TARGET, VOCAB, model, shapes_of, tiny
 
@@ -43,7 +43,7 @@ def test_one_exported_transformer_gives_the_logits_of_all_shapes():
     inputs = ids(batch, source), ids(batch, target)
     program = export.export(jax.jit(module.apply))(variables, *inputs)
     for x, y in ((SOURCE, TARGET), (SOURCE[:1, :3], TARGET[:1])):
-        np.testing.assert_allclose(program.call(variables, x, y), logits(x, y), atol=1e-5)
+        assert_close(program.call(variables, x, y), logits(x, y))
 
 
 @pytest.mark.parametrize('changes', VARIANTS)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_model import SOURCE, TARGET, VARIANTS, VOCAB, model, parameters, shapes_of, tiny
 
 from transformer_jax.model import (
@@ -97,7 +98,7 @@ def test_logits_do_not_change_with_later_tokens(changes):
     before = logits(SOURCE, TARGET)
     for i in range(TARGET.shape[1] - 1):
         after = logits(SOURCE, TARGET.at[:, i + 1 :].set(10))
-        np.testing.assert_allclose(after[:, : i + 1], before[:, : i + 1], atol=1e-6)
+        assert_close(after[:, : i + 1], before[:, : i + 1])
         assert np.all(np.abs(after[:, i + 1] - before[:, i + 1]).max(axis=-1) > 1e-2)
 
 
@@ -130,7 +131,7 @@ def test_padding_of_either_side_does_not_change_logits(changes):
         jnp.pad(SOURCE, ((0, 0), (0, 7))),
         jnp.pad(TARGET, ((0, 0), (0, 4))),
     )
-    np.testing.assert_allclose(wider[:, : TARGET.shape[1]], before, atol=1e-5)
+    assert_close(wider[:, : TARGET.shape[1]], before)
 
 
 @pytest.mark.parametrize('changes', VARIANTS)
@@ -139,12 +140,12 @@ def test_other_sentences_and_their_order_do_not_change_logits(changes):
     before = logits(SOURCE, TARGET)
     # The second sentence alone, without its padding; then among others in another order, one of
     # which is only padding.
-    np.testing.assert_allclose(logits(SOURCE[1:, :3], TARGET[1:])[0], before[1], atol=1e-5)
+    assert_close(logits(SOURCE[1:, :3], TARGET[1:])[0], before[1])
     sources = jnp.stack([SOURCE[1], jnp.zeros(6, int), jnp.full(6, 2), SOURCE[0]])
     targets = jnp.stack([TARGET[1], jnp.zeros(5, int), jnp.full(5, 8), TARGET[0]])
     after = logits(sources, targets)
-    np.testing.assert_allclose(after[0], before[1], atol=1e-5)
-    np.testing.assert_allclose(after[3], before[0], atol=1e-5)
+    assert_close(after[0], before[1])
+    assert_close(after[3], before[0])
 
 
 def test_no_gradient_flows_from_a_sentence_to_its_padding():
@@ -200,9 +201,7 @@ def test_embeddings_are_scaled_by_the_square_root_of_d_model():
     variables['params']['encoder']['norm']['scale'] = jnp.ones(4)
     output = module.apply(variables, jnp.array([[2]]), method='encode')[0, 0]
     # 2·E + PE = [2, 2, -4, 7], whose mean is 1.75 and whose variance is 15.1875.
-    np.testing.assert_allclose(
-        output, np.array([0.25, 0.25, -5.75, 5.25]) / 15.1875**0.5, atol=1e-5
-    )
+    assert_close(output, np.array([0.25, 0.25, -5.75, 5.25]) / 15.1875**0.5)
 
 
 def test_variants_have_the_expected_parameters():
@@ -261,7 +260,7 @@ def test_transposed_kernels_compute_the_same(changes):
     with_transposed = jax.jit(
         lambda kernels: module.apply(variables | {'transposed_kernels': kernels}, SOURCE, TARGET)
     )
-    np.testing.assert_allclose(with_transposed(transposed), logits(SOURCE, TARGET), atol=1e-5)
+    assert_close(with_transposed(transposed), logits(SOURCE, TARGET))
     assert float(jnp.abs(with_transposed(wrong) - logits(SOURCE, TARGET)).max()) > 0.1
 
 
@@ -383,7 +382,7 @@ def test_dropout_in_training_only():
         train(variables, SOURCE, TARGET, rngs={'dropout': jax.random.key(seed)}) for seed in (1, 2)
     )
     assert float(jnp.abs(first - second).max()) > 0.1
-    np.testing.assert_allclose(logits(SOURCE, TARGET), model()[2](SOURCE, TARGET), atol=1e-6)
+    assert_close(logits(SOURCE, TARGET), model()[2](SOURCE, TARGET))
 
 
 def test_without_positions_the_encoder_does_not_know_the_order_of_its_tokens():
@@ -395,4 +394,4 @@ def test_without_positions_the_encoder_does_not_know_the_order_of_its_tokens():
     encoded, other = (
         module.apply(variables, x, method='encode') for x in (source, source[:, there])
     )
-    np.testing.assert_allclose(encoded[:, there], other, atol=1e-6)
+    assert_close(encoded[:, there], other)

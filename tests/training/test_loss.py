@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from closeness import assert_close
 
 from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 
@@ -12,28 +13,28 @@ LOGITS = jnp.log(jnp.array([[[0.1, 0.2, 0.7], [0.25, 0.25, 0.5]]]))
 
 def test_without_smoothing_the_loss_is_the_negative_log_likelihood():
     sums = label_smoothed_loss(LOGITS, jnp.array([[2, 1]]))
-    assert float(sums.loss) == pytest.approx(-np.log(0.7) - np.log(0.25), abs=1e-6)
-    assert float(sums.nll) == pytest.approx(float(sums.loss), abs=1e-6)
+    assert float(sums.loss) == pytest.approx(-np.log(0.7) - np.log(0.25), rel=1e-5)
+    assert float(sums.nll) == pytest.approx(float(sums.loss), rel=1e-5)
     assert int(sums.tokens) == 2
 
 
 def test_without_smoothing_logits_may_be_minus_infinity():
     sums = label_smoothed_loss(LOGITS.at[..., 0].set(-jnp.inf), jnp.array([[2, 1]]))
-    assert float(sums.loss) == pytest.approx(-np.log(0.7 / 0.9) - np.log(0.25 / 0.75), abs=1e-6)
+    assert float(sums.loss) == pytest.approx(-np.log(0.7 / 0.9) - np.log(0.25 / 0.75), rel=1e-5)
 
 
 def test_smoothing_by_hand():
     # 0.9 of the mass on the target, 0.1 in three equal parts: Szegedy et al. (2016), section 7.
     sums = label_smoothed_loss(LOGITS[:, :1], jnp.array([[2]]), 0.1)
     by_hand = -(0.9 * np.log(0.7) + 0.1 / 3 * np.log(0.1 * 0.2 * 0.7))
-    assert float(sums.loss) == pytest.approx(by_hand, abs=1e-6)
-    assert float(sums.nll) == pytest.approx(-np.log(0.7), abs=1e-6)
+    assert float(sums.loss) == pytest.approx(by_hand, rel=1e-5)
+    assert float(sums.nll) == pytest.approx(-np.log(0.7), rel=1e-5)
 
 
 def test_padding_adds_nothing_to_the_loss():
     padded = label_smoothed_loss(LOGITS, jnp.array([[2, 0]]), 0.1)
     alone = label_smoothed_loss(LOGITS[:, :1], jnp.array([[2]]), 0.1)
-    assert [float(x) for x in padded] == pytest.approx([float(x) for x in alone])
+    assert [float(x) for x in padded] == pytest.approx([float(x) for x in alone], rel=1e-5)
 
 
 @pytest.mark.parametrize('target', [-1, -100, 4])
@@ -44,7 +45,7 @@ def test_a_target_outside_the_vocabulary_makes_the_loss_nan(target):
 
 def test_equal_logits_cost_the_log_of_the_vocabulary():
     sums = label_smoothed_loss(jnp.zeros((1, 1, 50)), jnp.array([[7]]), 0.3)
-    assert float(sums.loss) == pytest.approx(np.log(50), abs=1e-5)
+    assert float(sums.loss) == pytest.approx(np.log(50), rel=1e-5)
 
 
 def test_a_batch_of_padding_has_finite_gradients():
@@ -67,7 +68,7 @@ def test_the_gradients_equal_those_of_the_formula():
         return jax.jit(jax.grad(lambda x: 3.0 * sums(x)[0] + 0.5 * sums(x)[1]))(logits)
 
     found = gradient(lambda x: label_smoothed_loss(x, targets, 0.2))
-    np.testing.assert_allclose(found, gradient(formula), atol=1e-6)
+    assert_close(found, gradient(formula))
 
 
 def test_sums_add():
@@ -100,12 +101,12 @@ def test_the_gradient_of_the_divergence_equals_that_of_its_formula():
         for f in (lambda x: symmetric_divergence(x, targets), formula)
     )
     assert float(found[0]) == pytest.approx(float(wanted[0]), rel=1e-5)
-    np.testing.assert_allclose(found[1], wanted[1], atol=1e-6)
+    assert_close(found[1], wanted[1])
 
 
 def test_the_mean_has_a_gradient_and_sums_say_how_to_get_one():
     logits, targets = jnp.zeros((1, 2, 4)), jnp.array([[1, 0]])
-    assert float(label_smoothed_loss(logits, targets).mean()) == pytest.approx(np.log(4))
+    assert float(label_smoothed_loss(logits, targets).mean()) == pytest.approx(np.log(4), rel=1e-5)
     gradient = jax.grad(lambda x: label_smoothed_loss(x, targets, 0.1).mean())(logits)
     assert gradient.shape == logits.shape
     with pytest.raises(TypeError, match=r'of which \.mean\(\) is the loss per token'):

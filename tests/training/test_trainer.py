@@ -4,8 +4,8 @@ import os
 import shutil
 
 import jax
-import numpy as np
 import pytest
+from closeness import assert_close
 from tiny_run import tiny
 
 from transformer_jax.errors import UserError
@@ -67,7 +67,7 @@ def test_a_run_starts_with_the_weights_and_the_vocabulary_of_another(uninterrupt
     train(config, tmp_path)
     (_, there, weights, _), (_, here, trained, _) = map(load_trained, (uninterrupted, tmp_path))
     assert here.digest == there.digest
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), trained, weights)
+    jax.tree.map(assert_close, trained, weights)
     before, *_, after = (r for r in read_metrics(tmp_path / 'metrics.jsonl') if r['kind'] == 'dev')
     assert (before['step'], before['bleu']) == (0, after['bleu'])
     assert before['loss'] == pytest.approx(after['loss'], rel=1e-5)
