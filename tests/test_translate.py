@@ -359,10 +359,11 @@ def test_a_program_that_writes_a_line_and_waits_gets_its_answer(workdir, transla
 
 
 def test_cut_outputs_are_counted_in_a_warning(run_command, workdir):
-    lines = '\n'.join(TEXTS).encode()
+    # An output of a text of one token reaches its limit unless it is empty.
+    lines = '\n'.join([*TEXTS, 'The']).encode()
     arguments = ['--workdir', workdir, '--max_extra_length', 0]
-    _, _, err = run_command(translate, *arguments, stdin=lines * 2)
-    assert re.search(r'\d of 9 outputs ended at the limit of max_extra_length=0 tokens', err)
+    _, _, err = run_command(translate, *arguments, stdin=lines)
+    assert re.search(r'\d of 6 outputs ended at the limit of max_extra_length=0 tokens', err)
 
 
 def test_a_file_name_that_is_too_long_is_reported(run_command, workdir):

@@ -196,11 +196,12 @@ def test_outputs_without_a_finite_score_give_a_warning(translator, caplog):
 
 
 def test_an_output_that_reaches_the_limit_is_marked_as_cut(translator):
-    lengths = [len(ids) for ids in translator.vocabulary.source.encode(TEXTS)]
+    texts = [*TEXTS, 'The']  # one token, to which no output fits
+    lengths = [len(ids) for ids in translator.vocabulary.source.encode(texts)]
     seen = set()
     for extra in (0, 100):
         for length, [output] in zip(
-            lengths, translator.translate(TEXTS, max_extra_length=extra), strict=True
+            lengths, translator.translate(texts, max_extra_length=extra), strict=True
         ):
             assert output.cut == (len(output.tokens) + 1 == length + extra)
             seen.add(output.cut)
