@@ -2,6 +2,7 @@
 
 import json
 import logging
+import lzma
 import pickle
 import sys
 
@@ -75,6 +76,12 @@ def test_a_folder_and_a_file_are_read(datasets, tmp_path, capsys):
         splits = read_all(hub_config(dataset, **COLUMNS))
         assert sorted(pair for pairs in splits for pair in pairs) == sorted(many(100))
     assert capsys.readouterr().out == ''
+
+
+def test_bytes_behind_the_end_of_a_compressed_file_are_no_end(datasets, tmp_path):
+    (tmp_path / 'a.csv.xz').write_bytes(lzma.compress(b'en,fr\na,b\n') + b'more')
+    text = message(hub_config(tmp_path / 'a.csv.xz'))
+    assert "a.csv.xz' is a damaged xz file" in text
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,33 @@ def test_a_damaged_archive_is_refused(tmp_path, suffix, compress, damage):
     )
 
 
+@pytest.mark.parametrize('suffix, compress', [('gz', gzip.compress), ('xz', lzma.compress)])
+@pytest.mark.parametrize(
+    'content, lines',
+    [
+        (lambda one, two: one + two, ['one', 'two']),
+        (lambda one, two: one + bytes(8) + two + bytes(4), ['one', 'two']),
+        (lambda one, two: one + b'x', None),
+        (lambda one, two: one + b'\0x', None),
+        (lambda one, two: one + two[:-3], None),
+        (lambda one, two: one + two[:20] + bytes(4) + two[24:], None),
+        (lambda one, two: b'', None),
+        (lambda one, two: bytes(8), None),
+    ],
+)
+def test_a_compressed_file_has_whole_streams_and_nothing_else(
+    tmp_path, suffix, compress, content, lines
+):
+    path = tmp_path / f'a.{suffix}'
+    path.write_bytes(content(compress(b'one\n'), compress(b'two\n')))
+    file = TextFile('--input', path)
+    if lines is not None:
+        assert list(file.sentences()) == lines
+    else:
+        with pytest.raises(UserError, match=f"a.{suffix}' is a damaged {suffix} file"):
+            list(file.sentences())
+
+
 def test_other_compressions_are_refused(tmp_path):
     for name in ('a.csv.bz2', 'a.en.bz2', 'a.fr.bz2'):
         (tmp_path / name).write_bytes(b'BZh')

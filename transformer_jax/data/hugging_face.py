@@ -126,7 +126,7 @@ def _load(config: DataConfig, copies: str | None) -> dict[str, Any]:
                 # 'owner/name/configuration', as in 'name/configuration' of TFDS.
                 parts = name.split('/')
                 loaded = datasets.load_dataset('/'.join(parts[:2]), '/'.join(parts[2:]) or None)
-        except Unavailable:
+        except UserError:
             raise
         except Exception as error:
             if copies and not os.path.exists(path):
@@ -158,7 +158,9 @@ def _load_local(datasets: Any, path: pathlib.Path, copies: str | None) -> Any:
                 'name files (--source, --reference), or train with a folder made by save_to_disk.'
             )
         return datasets.load_dataset(str(path), cache_dir=copies)
-    kind = TextFile('data.dataset', path).kind
+    file = TextFile('data.dataset', path)
+    file.check_whole()  # the package ignores what stands behind the end
+    kind = file.kind
     options: dict[str, Any] = {}
     if kind in ('.csv', '.tsv'):
         options['keep_default_na'] = False  # otherwise 'None' and 'NA' would be missing values

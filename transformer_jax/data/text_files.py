@@ -5,23 +5,20 @@ import contextlib
 import csv
 import dataclasses
 import glob
-import gzip
 import hashlib
-import io
 import itertools
 import json
-import lzma
 import os
 import pathlib
 import re
 import stat
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.columns import column_names
+from transformer_jax.data.compression import DAMAGED, WRITERS, decompressed
 from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.buckets import local_path
@@ -30,7 +27,6 @@ Pair = tuple[str, str]
 
 JSON_LINES = ('.jsonl', '.jsonlines', '.json-lines', '.ndjson')
 _TABLES = ('.tsv', '.csv', *JSON_LINES)
-_OPENERS: dict[str, Callable[..., Any]] = {'.gz': gzip.open, '.xz': lzma.open}
 _OTHER_COMPRESSIONS = ('.bz2', '.zip', '.zst', '.7z', '.lz4')
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -95,7 +91,7 @@ class TextFile:
     @property
     def _compression(self) -> str:
         suffix = self.path.suffix.lower()
-        return suffix if suffix in (*_OPENERS, *_OTHER_COMPRESSIONS) else ''
+        return suffix if suffix in (*WRITERS, *_OTHER_COMPRESSIONS) else ''
 
     @contextlib.contextmanager
     def reading(self, raw: bool = False) -> Iterator[BinaryIO]:
@@ -111,13 +107,12 @@ class TextFile:
         if compression in _OTHER_COMPRESSIONS and os.path.isfile(self.path):
             raise UserError(
                 f'{self} is compressed as {compression[1:]}, which is not supported: '
-                f'decompress it, or compress it as {" or ".join(_OPENERS)} instead.'
+                f'decompress it, or compress it as {" or ".join(WRITERS)} instead.'
             )
         try:
             self._check_kind()
-            with _OPENERS.get(compression, open)(self.path, 'rb') as file:
-                # Decompressors read lines slowly, in Python; the buffer does it in C.
-                yield io.BufferedReader(file) if compression else file
+            with open(self.path, 'rb') as file:
+                yield decompressed(file, compression) if compression else file
         except (FileNotFoundError, NotADirectoryError):
             if glob.has_magic(str(self.path)):
                 raise UserError(f'{self} is a pattern that matches no file: check it.') from None
@@ -126,7 +121,7 @@ class TextFile:
             raise UserError(f'{self} is a folder, but must be a file.') from None
         except PermissionError:
             raise UserError(f'{self} may not be read: change its permissions.') from None
-        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        except DAMAGED as error:
             what = f'{compression[1:]} file ({error})'
             raise UserError(f'{self} is a damaged {what}: fetch or compress it again.') from None
         except OSError as error:
@@ -157,12 +152,12 @@ class TextFile:
         if compression in _OTHER_COMPRESSIONS:
             raise UserError(
                 f'{self} would have to be compressed as {compression[1:]}, which is not written: '
-                f'let its name end in {" or ".join(_OPENERS)}, or in neither for plain text.'
+                f'let its name end in {" or ".join(WRITERS)}, or in neither for plain text.'
             )
 
     def compressing(self, file: BinaryIO) -> BinaryIO:
         """Return a writer into `file` that compresses if the name asks for it."""
-        return _OPENERS[self._compression](file, 'wb') if self._compression else file
+        return WRITERS[self._compression](file, 'wb') if self._compression else file
 
     def lines(self) -> Iterator[str]:
         r"""Yield decoded lines with their ends. Only '\n' ends a line, unlike in str.splitlines."""
@@ -182,6 +177,11 @@ class TextFile:
                 block = chunk
                 count += chunk.count(b'\n')
         return count + (not block.endswith(b'\n'))
+
+    def check_whole(self) -> None:
+        """Raise UserError if the file is compressed and damaged."""
+        if self._compression in WRITERS:
+            self.count_lines()
 
     def digest(self) -> bytes:
         """Return a digest of the bytes on disk.
