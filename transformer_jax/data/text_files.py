@@ -2,7 +2,6 @@
 
 import codecs
 import contextlib
-import csv
 import dataclasses
 import glob
 import hashlib
@@ -12,21 +11,18 @@ import os
 import pathlib
 import re
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.columns import column_names
 from transformer_jax.data.compression import DAMAGED, WRITERS, decompressed
+from transformer_jax.data.tables import TABLES, table_pairs
 from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.buckets import local_path
 
 Pair = tuple[str, str]
 
-JSON_LINES = ('.jsonl', '.jsonlines', '.json-lines', '.ndjson')
-_TABLES = ('.tsv', '.csv', *JSON_LINES)
 _OTHER_COMPRESSIONS = ('.bz2', '.zip', '.zst', '.7z', '.lz4')
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -249,9 +245,7 @@ class FilesCorpus:
     def _pairs(self, files: list[TextFile]) -> Iterator[Pair]:
         if len(files) == 2:
             return zip(files[0].sentences(), files[1].sentences(), strict=True)
-        if files[0].kind in JSON_LINES:
-            return _json_pairs(files[0], self._config)
-        return _table_pairs(files[0], self._config)
+        return table_pairs(files[0], self._config)
 
     def fingerprint(self, split: str) -> str:
         if split not in self._digests:
@@ -303,18 +297,18 @@ def _files_to_read(files: list[TextFile]) -> list[TextFile]:
     """Return the files to read: one table or two texts, depending on their names."""
     source, target = files[0], files[-1]
     alone = source.path == target.path
-    if source.kind in _TABLES or target.kind in _TABLES:
+    if source.kind in TABLES or target.kind in TABLES:
         if alone:
             return [source]
         raise UserError(
             f'{target} is given together with {source}: give one table '
-            f'({", ".join(_TABLES[:3])}), or two text files.'
+            f'({", ".join(TABLES[:3])}), or two text files.'
         )
     if alone:
         with source.reading():  # a missing file is the more likely mistake
             pass
         raise UserError(
-            f'{source} is not a table ({", ".join(_TABLES[:3])}), so it needs a second file in '
+            f'{source} is not a table ({", ".join(TABLES[:3])}), so it needs a second file in '
             f'{source.field.replace("source", "target")}.'
         )
     return files
@@ -330,68 +324,3 @@ def check_aligned(source: TextFile, target: TextFile) -> None:
             f'{source} has {counts[0]} lines but {target} has {counts[1]}: '
             'give files in which line N of one translates line N of the other.'
         )
-
-
-def _table_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
-    """Yield pairs from CSV (with quotes) or TSV (without); the first row names the columns."""
-    rows = _csv_rows(file) if file.kind == '.csv' else _tsv_rows(file)
-    _, header = next(rows, (0, None))
-    if header is None:
-        return
-    source, target = (header.index(column) for column in column_names(file, header, config))
-    for number, row in rows:
-        if len(row) != len(header):
-            raise UserError(
-                f'{file}, line {number}, has {len(row)} fields but the header has {len(header)}: '
-                'fix the line.'
-            )
-        yield row[source], row[target]
-
-
-def _tsv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(file.sentences(), 1):
-        if line:
-            yield number, line.split('\t')
-
-
-def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(sys.maxsize)  # global; the default is 131,072 characters
-    # Without `strict`, an unclosed quote would take the rest of the file as one cell.
-    reader = csv.reader(file.lines(), strict=True)
-    try:
-        for row in reader:
-            if row:
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise UserError(
-            f'{file}, line {reader.line_num}, is not valid CSV ({error}): fix the line.'
-        ) from None
-
-
-def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
-    """Yield pairs from one JSON object per line, or from its object 'translation'."""
-    named = config.source_column or config.target_column
-    by_language = not named and config.source_language != config.target_language
-    for number, line in enumerate(file.lines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = str(error).split(':')[0]
-            raise UserError(
-                f'{file}, line {number}, is not valid JSON ({reason}): fix the line.'
-            ) from None
-        if by_language and isinstance(row, dict) and isinstance(row.get('translation'), dict):
-            row = row['translation']
-        if not isinstance(row, dict):
-            raise UserError(f'{file}, line {number}, is not a JSON object: fix the line.')
-        source, target = column_names(file, row, config, f', line {number},')
-        pair = (row[source], row[target])
-        try:
-            ''.join(pair).encode()
-        except (TypeError, UnicodeEncodeError):  # JSON can escape half a character: "\ud83d"
-            raise UserError(
-                f'{file}, line {number}, holds something other than text: fix the line.'
-            ) from None
-        yield pair
