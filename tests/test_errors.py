@@ -34,6 +34,11 @@ def test_a_url_is_refused_as_a_path(path):
         user_path(path, 'x')
 
 
+def test_stdin_is_refused_as_a_path():
+    with pytest.raises(UserError, match=r"^x='-' means stdin or stdout, which cannot stand here"):
+        user_path('-', 'x')
+
+
 def test_a_path_that_is_not_utf_8_is_refused():
     with pytest.raises(UserError, match=r"^x='donn\\udce9es' is not UTF-8: rename it"):
         user_path('donn\udce9es', 'x')

@@ -40,6 +40,11 @@ def test_each_pair_gives_one_line_in_order(run_command, workdir, expected):
     assert_lines(out, expected)
 
 
+def test_a_dash_is_stdin_and_stdout(run_command, workdir, expected):
+    flags = ['--workdir', workdir, '--input', '-', '--output', '-']
+    assert_lines(run_command(score, *flags, stdin=table(PAIRS))[1], expected)
+
+
 def test_per_token_writes_the_pieces_as_json_lines(run_command, workdir, translator):
     _, out, _ = run_command(score, '--workdir', workdir, '--per_token', stdin=table(PAIRS))
     for line, of_pair in zip(out.splitlines(), translator.score(TEXTS, TARGETS), strict=True):

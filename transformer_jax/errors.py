@@ -85,11 +85,16 @@ def user_path(path: str | os.PathLike[str], field: str) -> Path:
       field: name of the path's field in messages.
 
     Raises:
-      UserError: if the path is empty, a URL, not UTF-8, or in the home of an unknown user.
+      UserError: if the path is empty, '-', a URL, not UTF-8, or in the home of an unknown user.
     """
     name = os.fspath(path)
     if not name:
         raise UserError(f'{field} is empty: give a path.')
+    if name == '-':
+        raise UserError(
+            f"{field}='-' means stdin or stdout, which cannot stand here: give a path, ./- for one "
+            'of this name.'
+        )
     if not in_bucket(name) and in_bucket(name.lower()):
         raise UserError(f'{field}={name!r} has a scheme in upper case: write gs:// or s3://.')
     if re.match(r'[A-Za-z][A-Za-z0-9+.-]*://', name):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from transformer_jax import command_line
 from transformer_jax.config import DecodeConfig
 from transformer_jax.data.corpus import load_split
-from transformer_jax.data.text_files import TextFile
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError
 from transformer_jax.inference.bracket_scores import in_words, score_rows
+from transformer_jax.inference.line_input import read_lines
 from transformer_jax.inference.translation_metrics import all_scores, tokenizer
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
@@ -180,9 +180,11 @@ def _read_own_set(workdir: str, translator: 'Translator', split: str) -> list[Se
 
 def _read_files(source: str, references: Sequence[str]) -> list[list[str]]:
     """Return the lines of the source and of each reference."""
-    texts = [_lines(source, '--source')]
+    if [source, *references].count('-') > 1:
+        raise UserError("--source and --reference: '-' is stdin, which is one text: give it once.")
+    texts = [read_lines('--source', source)]
     for reference in references:
-        texts.append(_lines(reference, '--reference'))
+        texts.append(read_lines('--reference', reference))
         if len(texts[0]) != len(texts[-1]):
             raise UserError(
                 f'--source={source!r} has {len(texts[0]):,} lines but --reference={reference!r} '
@@ -191,10 +193,6 @@ def _read_files(source: str, references: Sequence[str]) -> list[list[str]]:
     if not texts[0]:
         raise UserError(f'--source={source!r} is empty: name a file with text.')
     return texts
-
-
-def _lines(path: str, flag: str) -> list[str]:
-    return list(TextFile(flag, user_path(path, flag), read_once=True).sentences())
 
 
 if __name__ == '__main__':

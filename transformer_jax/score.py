@@ -82,10 +82,16 @@ def _parser() -> command_line.Parser:
         'and resumes where it stopped.',
     )
     command_line.add_model_flags(parser)
-    parser.add_argument('--input', help='file of lines SOURCE<TAB>TARGET (default: stdin)')
+    parser.add_argument(
+        '--input',
+        type=command_line.stream_or_path,
+        help='file of lines SOURCE<TAB>TARGET (default: stdin)',
+    )
     parser.add_argument('--source', help='file of sources, in place of --input')
     parser.add_argument('--reference', help='file of targets, aligned with --source')
-    parser.add_argument('--output', help='file to write (default: stdout)')
+    parser.add_argument(
+        '--output', type=command_line.stream_or_path, help='file to write (default: stdout)'
+    )
     parser.add_argument(
         '--per_token',
         action='store_true',

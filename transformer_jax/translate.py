@@ -191,8 +191,12 @@ def _parser() -> command_line.Parser:
         'Files (.srt, .html, .docx, .odt) are translated as a whole, and do not resume.',
     )
     command_line.add_model_flags(parser)
-    parser.add_argument('--input', help='file to read (default: stdin)')
-    parser.add_argument('--output', help='file to write (default: stdout)')
+    parser.add_argument(
+        '--input', type=command_line.stream_or_path, help='file to read (default: stdin)'
+    )
+    parser.add_argument(
+        '--output', type=command_line.stream_or_path, help='file to write (default: stdout)'
+    )
     command_line.add_search_flags(parser)
     command_line.add_output_flags(parser)
     parser.add_argument(
