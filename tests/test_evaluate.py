@@ -139,6 +139,7 @@ def test_a_dash_is_stdin(run_command, workdir, tmp_path, stream):
         evaluate, '--workdir', workdir, *flags, stdin=f'{TEXTS[0]}\n'.encode()
     )
     assert code == 0 and 'sentences    1, 1 reference(s) each' in out
+    assert 'nan' not in out and ' ± -      nrefs:1|' in out  # an interval of one sentence
 
 
 @pytest.mark.parametrize('between', [(), ('--reference',)])

@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -55,6 +56,11 @@ def shown(value: object) -> str:
     except Exception:  # a number with thousands of digits, or an object of a config file
         return f'a value of type {type(value).__name__} that cannot be printed'
     return text if len(text) <= 200 else f'{text[:150]} ... {text[-30:]}'
+
+
+def figure(value: float | None, form: str) -> str:
+    """Return a number for people, in a form such as '.2f'; '-' if it is undefined or infinite."""
+    return '-' if value is None or not math.isfinite(value) else format(value, form)
 
 
 def first_line(error: BaseException) -> str:

@@ -179,6 +179,9 @@ def test_pairs_with_a_low_score_of_a_model_are_dropped(tmp_path):
     path.write_text(''.join('\t'.join(map(str, row)) + '\n' for row in rows))
     assert kept(f'score=-3:{path}', GOOD, bad, unknown) == [GOOD, unknown]
     assert kept(f'score=-9:{path}', GOOD, bad) == [GOOD, bad]
+    path.write_text('\t'.join((*GOOD, '-', '-', '7')) + '\n')
+    assert kept(f'score=-9:{path}', GOOD, bad) == [bad]
+    path.write_text(''.join('\t'.join(map(str, row)) + '\n' for row in rows))
     assert kept(f'score=-3:{path}', (f'>>fra<< {bad[0]}', bad[1])) == []
     path.write_text('The dog.\tParis\n')
     with pytest.raises(

@@ -275,7 +275,8 @@ def _score(value: str, config: DataConfig) -> Callable[[], Drops]:
             fields = line.split('\t')
             try:
                 source, target, _, mean, _ = fields
-                is_low = not float(mean) >= least
+                # '-' is no number, because the model failed on the pair.
+                is_low = mean == '-' or not float(mean) >= least
             except ValueError:
                 raise UserError(
                     f'{file}, line {number}, is not SOURCE, TARGET and the three numbers of the '
