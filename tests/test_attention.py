@@ -27,9 +27,13 @@ def test_given_targets_take_the_place_of_outputs(run_command, tmp_path):
     (tmp_path / 'in').write_text('The cat sleeps.\nHello.\n')
     (tmp_path / 'out').write_text('Un chat.\nSalut.\n')
     files = '--input', tmp_path / 'in', '--target', tmp_path / 'out'
+    streams = '--input', tmp_path / 'in', '--target', '-'
     data = tmp_path / 'a.json'
-    code, *_ = run_command(attention, '--workdir', 'tatoeba_en_fr', *files, '--json', data)
-    assert code == 0
+    flags = '--workdir', 'tatoeba_en_fr', '--json', data
+    assert run_command(attention, *flags, *files)[0] == 0
+    from_files = data.read_text()
+    assert run_command(attention, *flags, *streams, stdin=b'Un chat.\nSalut.\n')[0] == 0
+    assert data.read_text() == from_files
     assert [one['output'] for one in json.loads(data.read_text())] == ['Un chat.', 'Salut.']
 
 

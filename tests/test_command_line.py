@@ -1,5 +1,6 @@
 """What all commands share: flags, exit codes, stdout."""
 
+import importlib
 import io
 import os
 import subprocess
@@ -49,6 +50,49 @@ def test_flags_about_checkpoints_reach_load_trained(
     flags = ['--workdir', 'run', '--checkpoints', '3', '--average', 'best', *more]
     assert run_command(module, *flags)[0] == 2
     assert asked == [('run', 3, 'best')]
+
+
+@pytest.mark.parametrize(
+    ('command', 'flags', 'refused'),
+    [
+        ('main', '--config=demo --workdir=-', 'workdir'),
+        ('main', '--config=demo --config.data.corpus=files --config.data.train_source=-', 'data.'),
+        ('translate', '--workdir=-', 'workdir'),
+        ('translate', '--input=a.html --output=-', '--input'),
+        ('score', '--source=- --reference=a', '--source'),
+        ('score', '--source=a --reference=-', '--reference'),
+        ('evaluate', '--source=- --reference=-', '--source and --reference'),
+        ('evaluate', '--source=a --reference - -', '--source and --reference'),
+        ('attention', '--target=- --output=a.html', '--target'),
+        ('attention', '--input=- --output=-', '--output'),
+        ('attention', '--json=-', '--json'),
+        ('attention', '--png=-', '--png'),
+        ('plot', '--output=-', '--output'),
+        ('corpus', '--config=demo --output=-', '--output'),
+        ('convert', '--to=release --output=-', '--output'),
+        ('convert', '--from=- --workdir=b', '--from'),
+        ('convert', '--from=a --workdir=-', '--workdir'),
+        ('average', '--output=-', '--output'),
+        ('paper', '--table=1 --measure --output=-', '--output'),
+        ('benchmark', '--config=demo --json=-', '--json'),
+        ('benchmark', '--config=demo --profile=-', '--profile'),
+        ('serve', '--api_keys=-', '--api_keys'),
+    ],
+)
+def test_a_dash_is_never_the_name_of_a_file(
+    run_command, monkeypatch, tmp_path, command, flags, refused
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ('a', 'a.html'):
+        (tmp_path / name).write_text('a\n')
+    module = importlib.import_module(
+        f'transformer_jax.{command}' + '.__main__' * (command in ('paper', 'benchmark'))
+    )
+    is_of_a_model = command not in ('main', 'corpus', 'paper', 'benchmark')
+    given = ['--workdir=tatoeba_en_fr'] * (is_of_a_model and '--workdir' not in flags)
+    code, out, err = run_command(module, *given, *flags.split())
+    assert (code, out) == (2, '') and err.count('\n') == 1 and err.startswith(f'error: {refused}')
+    assert sorted(os.listdir(tmp_path)) == ['a', 'a.html']
 
 
 def test_stdout_is_utf_8_in_every_locale(monkeypatch):

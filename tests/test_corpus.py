@@ -51,6 +51,16 @@ def test_the_report_has_lengths_duplicates_overlap_and_filters(run_command, conf
     assert 'data.vocab_size=2000 is usual' in out
 
 
+@pytest.mark.parametrize('code', ['>>fra<<', '<2fr>'])
+def test_language_codes_are_no_words_of_the_report(run_command, config, tmp_path, code):
+    path = tmp_path / 'train.en'
+    path.write_text(''.join(f'{code} {source}\n' for source, _ in TRAIN))
+    _, out, _ = run_command(corpus, '--config', config)
+    assert 'source: 13 words; in a sentence up to 3 (50 %)' in out
+    assert '1 sources and 1 targets occur in train' in out
+    assert 'identical                     1 pairs' in out and '1 duplicates' in out
+
+
 def test_the_filters_of_the_config_are_tried(run_command, config):
     code, out, _ = run_command(corpus, '--config', config, '--config.data.filters=length=2')
     assert code == 0 and 'length=2' in out and 'ratio' not in out

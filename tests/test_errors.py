@@ -1,14 +1,24 @@
 """UserError's helpers: paths, lists of names and suggestions."""
 
+import math
+
 import pytest
 
-from transformer_jax.errors import UserError, did_you_mean, first_line, listing, user_path
+from transformer_jax.errors import UserError, did_you_mean, figure, first_line, listing, user_path
 
 
 def test_a_long_listing_is_shortened():
     assert listing(map(str, range(22))).endswith("'19' and 2 more")
     assert listing(['x' * 61]) == repr('x' * 57 + '...')
     assert listing([]) == 'none'
+
+
+@pytest.mark.parametrize(
+    ('value', 'text'),
+    [(1.234, '1.23'), (0, '0.00'), (math.nan, '-'), (math.inf, '-'), (-math.inf, '-'), (None, '-')],
+)
+def test_a_figure_is_a_number_or_a_dash(value, text):
+    assert figure(value, '.2f') == text
 
 
 def test_did_you_mean_gives_the_nearest_name_if_one_is_near():
@@ -32,6 +42,11 @@ def test_a_url_is_refused_as_a_path(path):
         UserError, match=f"^x='{path}' is a URL: give a path in a mounted file system"
     ):
         user_path(path, 'x')
+
+
+def test_stdin_is_refused_as_a_path():
+    with pytest.raises(UserError, match=r"^x='-' means stdin or stdout, which cannot stand here"):
+        user_path('-', 'x')
 
 
 def test_a_path_that_is_not_utf_8_is_refused():

@@ -128,6 +128,20 @@ def test_files_are_scored(run_command, workdir, translator, tmp_path):
     assert 'chrF2                             100.00' in out  # BLEU needs four words in a row
 
 
+@pytest.mark.parametrize('stream', ['source', 'reference'])
+def test_a_dash_is_stdin(run_command, workdir, tmp_path, stream):
+    files = {name: tmp_path / name for name in ('source', 'reference')}
+    for path in files.values():
+        path.write_text(f'{TEXTS[0]}\n')
+    files |= {stream: '-'}
+    flags = [word for name, path in files.items() for word in (f'--{name}', path)]
+    code, out, _ = run_command(
+        evaluate, '--workdir', workdir, *flags, stdin=f'{TEXTS[0]}\n'.encode()
+    )
+    assert code == 0 and 'sentences    1, 1 reference(s) each' in out
+    assert 'nan' not in out and ' ± -      nrefs:1|' in out  # an interval of one sentence
+
+
 @pytest.mark.parametrize('between', [(), ('--reference',)])
 def test_several_references_are_scored_together(
     run_command, workdir, translator, tmp_path, between

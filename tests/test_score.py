@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax import score
+from transformer_jax.inference.scores import Score
 from transformer_jax.runtime.signals import Stopped
 from transformer_jax.translator import Translator
 
@@ -38,6 +40,18 @@ def test_each_pair_gives_one_line_in_order(run_command, workdir, expected):
     code, out, _ = run_command(score, '--workdir', workdir, stdin=table(PAIRS))
     assert code == 0
     assert_lines(out, expected)
+
+
+def test_a_dash_is_stdin_and_stdout(run_command, workdir, expected):
+    flags = ['--workdir', workdir, '--input', '-', '--output', '-']
+    assert_lines(run_command(score, *flags, stdin=table(PAIRS))[1], expected)
+
+
+def test_a_score_that_is_not_finite_is_a_dash_or_null():
+    found = Score(math.nan, -math.inf, 2, ('a', '</s>'), (math.nan, -1.0))
+    assert score._sums(found) == '-\t-\t2'
+    row = json.loads(score._per_token(found), parse_constant=pytest.fail)
+    assert (row['log_prob'], row['mean'], row['log_probs']) == (None, None, [None, -1.0])
 
 
 def test_per_token_writes_the_pieces_as_json_lines(run_command, workdir, translator):

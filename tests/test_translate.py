@@ -22,6 +22,13 @@ def test_each_line_gives_one_line_in_order(run_command, workdir, translator):
     assert out.split('\n') == [*translator(lines), '']
 
 
+def test_a_dash_is_stdin_and_stdout(run_command, workdir, translator, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    flags = ['--workdir', workdir, '--input', '-', '--output', '-']
+    _, out, _ = run_command(translate, *flags, stdin=f'{TEXTS[0]}\n'.encode())
+    assert out == f'{translator(TEXTS[0])}\n' and not os.listdir(tmp_path)
+
+
 def test_a_terminal_is_prompted_for_each_line(run_command, workdir, translator):
     lines = f'{TEXTS[0]}\n{TEXTS[2]}\n'.encode()
     code, out, err = run_command(translate, '--workdir', workdir, stdin=lines, terminal=True)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
-from transformer_jax.data.text_files import TextFile
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.inference.line_input import FileLines, StdinLines
+from transformer_jax.inference.line_input import FileLines, StdinLines, read_lines
 from transformer_jax.inference.line_output import check_output
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
@@ -35,15 +34,15 @@ def main(arguments: Sequence[str]) -> None:
             'give one.'
         )
     (flags.workdir,) = flags.workdir
+    if flags.input is None and flags.target == '-':
+        raise UserError("--target='-' is stdin, as is the input: name a file for one of them.")
     paths = _paths(flags)
     programs = ProgramCache.open(cache_folder())
     from transformer_jax.translator import Translator
 
     with program_cache.use(programs):
         lines = StdinLines() if flags.input is None else FileLines(flags.input)
-        targets = None
-        if flags.target is not None:
-            targets = list(TextFile('--target', user_path(flags.target, '--target')).sentences())
+        targets = None if flags.target is None else read_lines('--target', flags.target)
         keep_compiled_programs(cache_folder())
         translator = Translator.load(
             flags.workdir, checkpoints=flags.checkpoints, average=flags.average
@@ -130,7 +129,9 @@ def _parser() -> command_line.Parser:
         help='folder of a trained run or of a release, or name of a model of the package',
     )
     command_line.add_checkpoint_flags(parser)
-    parser.add_argument('--input', help='file of lines (default: stdin)')
+    parser.add_argument(
+        '--input', type=command_line.stream_or_path, help='file of lines (default: stdin)'
+    )
     parser.add_argument(
         '--target', help='file of outputs, one for each line (default: the best outputs)'
     )

@@ -46,6 +46,7 @@ __all__ = [
     'run',
     'sampling_values',
     'search_options',
+    'stream_or_path',
 ]
 
 
@@ -167,6 +168,11 @@ def _nobody_reads_stdout() -> bool:
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def stream_or_path(value: str) -> str | None:
+    """Return the value of a flag that names a file; None for '-', which is stdin or stdout."""
+    return None if value == '-' else value
 
 
 def add_config_flag(parser: Parser) -> None:

@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -57,6 +58,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 200 else f'{text[:150]} ... {text[-30:]}'
 
 
+def figure(value: float | None, form: str) -> str:
+    """Return a number for people, in a form such as '.2f'; '-' if it is undefined or infinite."""
+    return '-' if value is None or not math.isfinite(value) else format(value, form)
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of another library's error, short enough for a message."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -85,11 +91,16 @@ def user_path(path: str | os.PathLike[str], field: str) -> Path:
       field: name of the path's field in messages.
 
     Raises:
-      UserError: if the path is empty, a URL, not UTF-8, or in the home of an unknown user.
+      UserError: if the path is empty, '-', a URL, not UTF-8, or in the home of an unknown user.
     """
     name = os.fspath(path)
     if not name:
         raise UserError(f'{field} is empty: give a path.')
+    if name == '-':
+        raise UserError(
+            f"{field}='-' means stdin or stdout, which cannot stand here: give a path, ./- for one "
+            'of this name.'
+        )
     if not in_bucket(name) and in_bucket(name.lower()):
         raise UserError(f'{field}={name!r} has a scheme in upper case: write gs:// or s3://.')
     if re.match(r'[A-Za-z][A-Za-z0-9+.-]*://', name):

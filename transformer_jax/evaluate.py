@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from transformer_jax import command_line
 from transformer_jax.config import DecodeConfig
 from transformer_jax.data.corpus import load_split
-from transformer_jax.data.text_files import TextFile
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError, figure
 from transformer_jax.inference.bracket_scores import in_words, score_rows
+from transformer_jax.inference.line_input import read_lines
 from transformer_jax.inference.translation_metrics import all_scores, tokenizer
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
@@ -65,17 +65,19 @@ def _evaluate(flags: Namespace) -> None:
     word = 'word' if tokenizer(language) == '13a' else 'character'
     units = [text.split() if word == 'word' else ''.join(text.split()) for text in references[0]]
     count = sum(len(of_text) + 1 for of_text in units)  # the model also predicts each sentence end
-    smoothed = '' if math.isnan(loss.loss) else f'{loss.loss:.4f} label-smoothed, '
+    of_words = perplexity(loss.nll * loss.tokens / count)
+    smoothed = '' if math.isnan(loss.loss) else f'{figure(loss.loss, ".4f")} label-smoothed, '
     for score in all_scores(outputs, *references, target_language=language):
+        margin = f'{figure(score.margin, ".2f"):4}'
         command_line.print_result(
-            f'{score.name:34}{score.score:6.2f} ± {score.margin:4.2f}   {score.signature}'
+            f'{score.name:34}{score.score:6.2f} ± {margin}   {score.signature}'
         )
     if translator.config.data.corpus == 'trees':
         command_line.print_result(in_words(*score_rows(sources, outputs, references[0])))
     command_line.print_result(
-        f'loss         {smoothed}{loss.nll:.4f} without smoothing, nats per token\n'
-        f'perplexity   {loss.perplexity:.4f} per token ({loss.tokens:,}), '
-        f'{perplexity(loss.nll * loss.tokens / count):.4f} per {word} ({count:,}); both count '
+        f'loss         {smoothed}{figure(loss.nll, ".4f")} without smoothing, nats per token\n'
+        f'perplexity   {figure(loss.perplexity, ".4f")} per token ({loss.tokens:,}), '
+        f'{figure(of_words, ".4f")} per {word} ({count:,}); both count '
         'sentence ends\n'
         f'sentences    {len(sources):,}, {len(references)} reference(s) each\n'
         f'search       {_search_text(decode, flags, sampling)}; at most '
@@ -84,7 +86,7 @@ def _evaluate(flags: Namespace) -> None:
         f'{_models_text(translator, flags.ensemble)}\n'
         '± is half the 95 % confidence interval, by bootstrap (bs and seed). Compare BLEU and '
         'chrF2 only\nwith scores whose signatures are otherwise equal; older papers used the '
-        'other scores.'
+        "other scores. '-' is a figure that is not defined."
     )
 
 
@@ -180,9 +182,11 @@ def _read_own_set(workdir: str, translator: 'Translator', split: str) -> list[Se
 
 def _read_files(source: str, references: Sequence[str]) -> list[list[str]]:
     """Return the lines of the source and of each reference."""
-    texts = [_lines(source, '--source')]
+    if [source, *references].count('-') > 1:
+        raise UserError("--source and --reference: '-' is stdin, which is one text: give it once.")
+    texts = [read_lines('--source', source)]
     for reference in references:
-        texts.append(_lines(reference, '--reference'))
+        texts.append(read_lines('--reference', reference))
         if len(texts[0]) != len(texts[-1]):
             raise UserError(
                 f'--source={source!r} has {len(texts[0]):,} lines but --reference={reference!r} '
@@ -191,10 +195,6 @@ def _read_files(source: str, references: Sequence[str]) -> list[list[str]]:
     if not texts[0]:
         raise UserError(f'--source={source!r} is empty: name a file with text.')
     return texts
-
-
-def _lines(path: str, flag: str) -> list[str]:
-    return list(TextFile(flag, user_path(path, flag), read_once=True).sentences())
 
 
 if __name__ == '__main__':

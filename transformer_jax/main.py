@@ -6,6 +6,7 @@ from typing import Any
 
 from transformer_jax import command_line
 from transformer_jax.config.loading import config_name, load_config
+from transformer_jax.errors import figure
 from transformer_jax.runtime import processes, program_cache
 from transformer_jax.runtime.huge_pages import restart_with_huge_pages
 from transformer_jax.runtime.program_cache import ProgramCache
@@ -45,8 +46,9 @@ def report(results: dict[str, Any]) -> str:
         f'steps        {results["step"]:,}, mean of checkpoints {results["averaged_checkpoints"]}',
         f'test BLEU    {test["bleu"]:.2f}   {test["bleu_signature"]}',
         f'test chrF    {test["chrf"]:.2f}   {test["chrf_signature"]}',
-        f'test loss    {test["loss"]:.4f} label-smoothed, perplexity {test["perplexity"]:.3f} '
-        f'per token ({test["sentences"]:,} sentences, {test["tokens"]:,} tokens)',
+        f'test loss    {figure(test["loss"], ".4f")} label-smoothed, perplexity '
+        f'{figure(test["perplexity"], ".3f")} per token ({test["sentences"]:,} sentences, '
+        f'{test["tokens"]:,} tokens)',
     ]
     if 'f1' in test:
         lines.insert(1, f'test F1      {test["f1"]:.2f} of labelled brackets')

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, figure
 from transformer_jax.inference.line_output import check_output, open_output
 from transformer_jax.inference.pair_input import AlignedPairs, TabbedPairs, split_pairs
 from transformer_jax.runtime import program_cache
@@ -19,6 +19,7 @@ from transformer_jax.storage.cache import (
     content_digest,
     keep_compiled_programs,
 )
+from transformer_jax.storage.files import finite
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
@@ -82,10 +83,16 @@ def _parser() -> command_line.Parser:
         'and resumes where it stopped.',
     )
     command_line.add_model_flags(parser)
-    parser.add_argument('--input', help='file of lines SOURCE<TAB>TARGET (default: stdin)')
+    parser.add_argument(
+        '--input',
+        type=command_line.stream_or_path,
+        help='file of lines SOURCE<TAB>TARGET (default: stdin)',
+    )
     parser.add_argument('--source', help='file of sources, in place of --input')
     parser.add_argument('--reference', help='file of targets, aligned with --source')
-    parser.add_argument('--output', help='file to write (default: stdout)')
+    parser.add_argument(
+        '--output', type=command_line.stream_or_path, help='file to write (default: stdout)'
+    )
     parser.add_argument(
         '--per_token',
         action='store_true',
@@ -111,7 +118,8 @@ def _check_inputs(flags: Namespace) -> None:
 
 
 def _sums(score: 'Score') -> str:
-    return f'{score.log_prob:.{_DECIMALS}f}\t{score.mean:.{_DECIMALS}f}\t{score.tokens}'
+    numbers = (figure(x, f'.{_DECIMALS}f') for x in (score.log_prob, score.mean))
+    return '\t'.join([*numbers, str(score.tokens)])
 
 
 def _per_token(score: 'Score') -> str:
@@ -120,7 +128,7 @@ def _per_token(score: 'Score') -> str:
         'mean': round(score.mean, _DECIMALS),
         'log_probs': [round(x, _DECIMALS) for x in score.log_probs],
     }
-    return json.dumps(fields, ensure_ascii=False)
+    return json.dumps(finite(fields), ensure_ascii=False)
 
 
 if __name__ == '__main__':

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
 from transformer_jax.documents.files import check_name, kind_of, read_document
-from transformer_jax.errors import UserError, user_path
+from transformer_jax.errors import UserError, figure, user_path
 from transformer_jax.inference.line_input import FileLines, StdinLines
 from transformer_jax.inference.line_output import check_output, open_output
 from transformer_jax.inference.parsing import FORMATS, Parsing
@@ -191,8 +191,12 @@ def _parser() -> command_line.Parser:
         'Files (.srt, .html, .docx, .odt) are translated as a whole, and do not resume.',
     )
     command_line.add_model_flags(parser)
-    parser.add_argument('--input', help='file to read (default: stdin)')
-    parser.add_argument('--output', help='file to write (default: stdout)')
+    parser.add_argument(
+        '--input', type=command_line.stream_or_path, help='file to read (default: stdin)'
+    )
+    parser.add_argument(
+        '--output', type=command_line.stream_or_path, help='file to write (default: stdout)'
+    )
     command_line.add_search_flags(parser)
     command_line.add_output_flags(parser)
     parser.add_argument(
@@ -265,7 +269,7 @@ def _formatted(
     for line, outputs in enumerate(results, first_line):
         number = f'{line}\t' if flags.n_best > 1 and flags.mbr is None else ''
         for found in outputs:
-            score = f'{found.score:.4f}\t' if flags.scores else ''
+            score = f'{figure(found.score, ".4f")}\t' if flags.scores else ''
             pairs = ''
             if found.alignment is not None:
                 pairs = '\t' + pharaoh(found.alignment)

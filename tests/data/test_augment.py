@@ -7,6 +7,7 @@ import pytest
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.augment import RespeltCorpus, read_augment
+from transformer_jax.data.letters import characters
 from transformer_jax.data.loader import training_batches
 from transformer_jax.data.prepare import prepare
 from transformer_jax.errors import UserError
@@ -21,8 +22,16 @@ class Few:
         return 'few'
 
 
-def spelt(name):
-    return list(RespeltCorpus(Few(), name, ['<2fr>']).pairs('train'))
+class One(Few):
+    def __init__(self, source, target='x'):
+        self.pair = source, target
+
+    def pairs(self, split):
+        yield self.pair
+
+
+def spelt(name, corpus=None):
+    return list(RespeltCorpus(corpus or Few(), name).pairs('train'))
 
 
 def test_spellings():
@@ -37,6 +46,37 @@ def test_spellings():
     assert len(changed) == 1 and target == 'le maître ne lit pas un livre'
     assert short == ('a b', 'c')
     assert spelt('typos') == [(source, target), short]
+
+
+@pytest.mark.parametrize('name', ['upper', 'title', 'typos'])
+@pytest.mark.parametrize('code', ['>>fra<<', '<2fr>', '<2fr> >>zho_Hans<<'])
+def test_language_codes_keep_their_spelling_in_every_spelling(name, code):
+    [(source, target)] = spelt(name, One(f'{code} where is my key', f'{code} mot <2de> Wort'))
+    assert source.startswith(f'{code} ') and source != f'{code} where is my key'
+    assert target.startswith(f'{code} ') and '<2de>' in target
+
+
+@pytest.mark.parametrize(
+    ('word', 'letters'),
+    [
+        ('विद्यार्थियों', 'वि द् या र् थि यों'),
+        ('மாணவர்கள்', 'மா ண வ ர் க ள்'),
+        ('ผู้เรียน', 'ผู้ เ รี ย น'),
+        ('مُدَرِّسَة', 'مُ دَ رِّ سَ ة'),
+        ('e\u0301le\u0300ve', 'e\u0301 l e\u0300 v e'),
+    ],
+)
+def test_typos_keep_the_marks_of_a_letter_with_it(word, letters):
+    letters = letters.split()
+    for k in range(20):  # another text draws another typo
+        [(source, _)] = spelt('typos', One(f'{word} {k}'))
+        found = characters(source.split()[0])
+        assert found != letters
+        assert {*found} <= {*letters} and abs(len(found) - len(letters)) <= 1
+
+
+def test_a_word_that_begins_with_a_decomposed_letter_is_capitalised_with_its_accent():
+    assert spelt('title', One('e\u0301te\u0301'))[0][0] == 'E\u0301te\u0301'
 
 
 @pytest.mark.parametrize(
@@ -104,6 +144,14 @@ def test_pairs_are_drawn_at_their_rates_anew_in_each_epoch(config):
     assert data.plan.pairs == 397
     for start in (5, steps[0] - 1, steps[0] + 2):
         assert texts(prepare(config), 2, start) == shown[start : start + 2]
+
+
+def test_older_rules_of_spelling_have_another_fingerprint(config, monkeypatch):
+    plain = dataclasses.replace(config, augment='')
+    now = [prepare(one).fingerprint for one in (config, plain)]
+    monkeypatch.setattr('transformer_jax.data.augment._RULES', 1)
+    then = [prepare(one).fingerprint for one in (config, plain)]
+    assert then[0] != now[0] and then[1] == now[1]
 
 
 def test_other_spellings_are_also_segmented_anew(config):

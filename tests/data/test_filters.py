@@ -1,6 +1,7 @@
 """Filters drop what they say, count it, and leave dev and test alone."""
 
 import logging
+import unicodedata
 
 import pytest
 
@@ -32,9 +33,81 @@ def test_each_filter_drops_its_pairs_and_no_others(spec, bad):
     assert kept(spec, GOOD, bad) == [GOOD]
 
 
-def test_equal_numbers_may_be_written_in_two_ways():
-    same = ('It costs 1,000.50 euros.', 'Cela coûte 1 000,50 euros.')
-    assert kept('digits', same) == [same]
+@pytest.mark.parametrize(
+    ('source', 'target'),
+    [
+        ('It costs 1,000.50 euros.', 'Cela coûte 1 000,50 euros.'),
+        ('It costs 1,000 francs.', "Das kostet 1'000 Franken."),
+        ('I have 25 cats.', 'عندي ٢٥ قطة.'),
+        ('I have 25 cats.', 'मेरे पास २५ बिल्लियाँ हैं।'),
+        ('I have 25 cats.', '２５匹の猫がいる。'),
+        ('In 2010 30 people came.', 'En 2010, 30 personnes sont venues.'),
+        ('Rooms 100 200 are free.', 'Les chambres 100 et 200 sont libres.'),
+        ('It is 32.7 x 22.5 cm.', 'Cela mesure 32,7 x 22,5 cm.'),
+        ('On 25.12.2010.', 'Le 25/12/2010.'),
+    ],
+)
+def test_equal_numbers_may_be_written_in_two_ways(source, target):
+    assert kept('digits', (source, target)) == [(source, target)]
+    other = (source, target.translate({**dict.fromkeys(map(ord, '5٥५５0'), '7')}))
+    assert kept('digits', other) == []
+
+
+HINDI = ('मुझे बहुत किताबें पढ़नी हैं', 'ผู้เรียนรู้ที่นี่')
+DECOMPOSED = tuple(unicodedata.normalize('NFD', x) for x in ('Où est l’été dernier ?', 'Élève.'))
+
+
+@pytest.mark.parametrize('pair', [HINDI, ('مُدَرِّسَة', 'மாணவர்கள்'), DECOMPOSED])
+def test_a_letter_with_its_marks_is_one_letter(pair):
+    assert kept('letters=0.7', pair) == [pair]
+
+
+def test_the_marks_of_an_emoji_are_no_letters():
+    assert kept('letters=0.7', ('❤️❤️ a', 'b')) == []
+
+
+@pytest.mark.parametrize(
+    'spec', ['identical', 'duplicates', 'source_duplicates', 'target_duplicates', 'ratio=1.1']
+)
+def test_decomposed_and_composed_accents_are_equal(spec):
+    text = 'Élève à l’école de mon père'
+    pair = (text.upper(), text) if spec in ('identical', 'ratio=1.1') else ('a', text)
+    again = tuple(unicodedata.normalize('NFD', x) for x in pair)
+    if spec == 'identical':
+        assert kept(spec, (pair[0], again[1])) == []
+    elif spec == 'ratio=1.1':
+        assert kept(spec, (pair[0], again[1])) == [(pair[0], again[1])]
+    else:
+        assert kept(spec, pair, again) == [pair]
+
+
+def test_a_language_is_told_alike_from_decomposed_text():
+    pytest.importorskip('py3langid', reason='the extra "language" is not installed')
+    pair = ('Được rồi, tôi sẽ đến đó ngay bây giờ.', 'C’était très étrange, même à l’été passé.')
+    decomposed = tuple(unicodedata.normalize('NFD', x) for x in pair)
+    found = kept('language', pair, decomposed, source_language='vi', target_language='fr')
+    assert found == [pair, decomposed]
+
+
+@pytest.mark.parametrize('code', ['>>fra<<', '<2fr>', ' >>fra<<'])
+@pytest.mark.parametrize(
+    ('spec', 'source', 'target', 'is_kept'),
+    [
+        ('length=3', 'the cat sleeps', 'le chat dort', True),
+        ('ratio=2', 'Oh no', 'Oh non', True),
+        ('identical', 'Paris', 'paris', False),
+        ('letters=0.8', 'Yes', 'Oui', True),
+        ('digits', 'Two', 'Deux', True),
+        ('script=greek,latin', 'Ναι', 'Oui', True),
+    ],
+)
+def test_language_codes_are_no_words(code, spec, source, target, is_kept):
+    assert bool(kept(spec, (f'{code} {source}', target))) == is_kept
+
+
+def test_a_source_in_two_languages_is_no_duplicate():
+    pairs = [('>>fra<< OK', 'OK'), ('>>deu<< OK', 'OK')]
+    assert kept('duplicates source_duplicates', *pairs, pairs[0]) == pairs
 
 
 def test_repeated_pairs_and_sides_are_dropped_after_the_first():
@@ -92,6 +165,13 @@ def test_the_training_pairs_of_a_corpus_are_filtered_and_counted_once(caplog):
     assert filtered.fingerprint('train') != plain.fingerprint('train')
 
 
+def test_older_rules_of_the_filters_have_another_fingerprint(monkeypatch):
+    now, plain = corpus('digits').fingerprint('train'), corpus('').fingerprint('train')
+    monkeypatch.setattr('transformer_jax.data.filters._RULES', 1)
+    assert corpus('digits').fingerprint('train') != now
+    assert corpus('').fingerprint('train') == plain
+
+
 def test_pairs_with_a_low_score_of_a_model_are_dropped(tmp_path):
     bad, unknown = ('The dog.', 'Paris  est grand.'), ('A cat.', 'Un chat.')
     path = tmp_path / 'scored.tsv'
@@ -99,6 +179,10 @@ def test_pairs_with_a_low_score_of_a_model_are_dropped(tmp_path):
     path.write_text(''.join('\t'.join(map(str, row)) + '\n' for row in rows))
     assert kept(f'score=-3:{path}', GOOD, bad, unknown) == [GOOD, unknown]
     assert kept(f'score=-9:{path}', GOOD, bad) == [GOOD, bad]
+    path.write_text('\t'.join((*GOOD, '-', '-', '7')) + '\n')
+    assert kept(f'score=-9:{path}', GOOD, bad) == [bad]
+    path.write_text(''.join('\t'.join(map(str, row)) + '\n' for row in rows))
+    assert kept(f'score=-3:{path}', (f'>>fra<< {bad[0]}', bad[1])) == []
     path.write_text('The dog.\tParis\n')
     with pytest.raises(
         UserError, match=r'scored\.tsv., line 1, is not SOURCE, TARGET and the three'

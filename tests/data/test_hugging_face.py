@@ -2,6 +2,7 @@
 
 import json
 import logging
+import lzma
 import pickle
 import sys
 
@@ -75,6 +76,46 @@ def test_a_folder_and_a_file_are_read(datasets, tmp_path, capsys):
         splits = read_all(hub_config(dataset, **COLUMNS))
         assert sorted(pair for pairs in splits for pair in pairs) == sorted(many(100))
     assert capsys.readouterr().out == ''
+
+
+@pytest.mark.parametrize('has_feature', [True, False])
+def test_texts_that_are_listed_by_language_are_read(datasets, tmp_path, caplog, has_feature):
+    features = datasets.TranslationVariableLanguages(languages=['de', 'en', 'fr'])
+    rows = [
+        {'en': 'the cat', 'fr': ['le chat', 'la chatte']},
+        {'en': 'a dog', 'de': 'ein Hund'},
+        {'en': 'a bird', 'fr': 'un oiseau', 'de': 'ein Vogel'},
+    ]
+    table = datasets.Dataset.from_list(
+        [{'translation': row} for row in rows], features=datasets.Features(translation=features)
+    )
+    path = tmp_path / ('saved' if has_feature else 'rows.jsonl')
+    (table.save_to_disk if has_feature else table.to_json)(path)
+    found = list(HuggingFaceCorpus(hub_config(path)).pairs('train'))
+    assert sorted(found) == [
+        ('a bird', 'un oiseau'),
+        ('the cat', 'la chatte'),
+        ('the cat', 'le chat'),
+    ]
+    assert 'left out 1 rows without text' in caplog.text
+
+
+def test_a_list_of_texts_without_languages_is_refused(datasets, tmp_path):
+    (tmp_path / 'a.jsonl').write_text('{"translation": ["the cat", "le chat"]}\n')
+    assert 'which has no text by language' in message(hub_config(tmp_path / 'a.jsonl'))
+
+
+@pytest.mark.parametrize(('suffix', 'tab'), [('csv', ','), ('tsv', '\t')])
+def test_two_columns_of_one_name_are_refused(datasets, tmp_path, suffix, tab):
+    path = tmp_path / f'a.{suffix}'
+    path.write_text(tab.join(['en', 'en', 'fr']) + '\n' + tab.join('abc') + '\n')
+    assert f"a.{suffix}' has 2 columns 'en': give each a name of" in message(hub_config(path))
+
+
+def test_bytes_behind_the_end_of_a_compressed_file_are_no_end(datasets, tmp_path):
+    (tmp_path / 'a.csv.xz').write_bytes(lzma.compress(b'en,fr\na,b\n') + b'more')
+    text = message(hub_config(tmp_path / 'a.csv.xz'))
+    assert "a.csv.xz' is a damaged xz file" in text
 
 
 @pytest.mark.parametrize(

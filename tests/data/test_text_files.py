@@ -145,6 +145,58 @@ def test_a_damaged_archive_is_refused(tmp_path, suffix, compress, damage):
     )
 
 
+@pytest.mark.parametrize('suffix, compress', [('gz', gzip.compress), ('xz', lzma.compress)])
+@pytest.mark.parametrize(
+    'content, lines',
+    [
+        (lambda one, two: one + two, ['one', 'two']),
+        (lambda one, two: one + bytes(8) + two + bytes(4), ['one', 'two']),
+        (lambda one, two: one + b'x', None),
+        (lambda one, two: one + b'\0x', None),
+        (lambda one, two: one + two[:-3], None),
+        (lambda one, two: one + two[:20] + bytes(4) + two[24:], None),
+        (lambda one, two: b'', None),
+        (lambda one, two: bytes(8), None),
+    ],
+)
+def test_a_compressed_file_has_whole_streams_and_nothing_else(
+    tmp_path, suffix, compress, content, lines
+):
+    path = tmp_path / f'a.{suffix}'
+    path.write_bytes(content(compress(b'one\n'), compress(b'two\n')))
+    file = TextFile('--input', path)
+    if lines is not None:
+        assert list(file.sentences()) == lines
+    else:
+        with pytest.raises(UserError, match=f"a.{suffix}' is a damaged {suffix} file"):
+            list(file.sentences())
+
+
+@pytest.mark.parametrize(
+    ('name', 'text'),
+    [
+        ('a.tsv', 'en\ten\tfr\na\tb\tc\n'),
+        ('a.csv', 'en,en,fr\na,b,c\n'),
+        ('a.jsonl', '{"en": "a", "en": "b", "fr": "c"}\n'),
+        ('a.jsonl', '{"translation": {"en": "a", "en": "b", "fr": "c"}}\n'),
+    ],
+)
+def test_two_columns_of_one_name_are_refused(tmp_path, name, text):
+    line = ', line 1,' if name == 'a.jsonl' else ''
+    problem = f"{name}'{line} has 2 columns 'en': give each a name of its own"
+    assert problem in message(write_table(tmp_path, name, text))
+
+
+def test_two_objects_of_translations_in_a_line_are_refused(tmp_path):
+    text = '{"translation": {"en": "a", "fr": "b"}, "translation": {"en": "c", "fr": "d"}}\n'
+    assert "has 2 columns 'translation'" in message(write_table(tmp_path, 'a.jsonl', text))
+
+
+def test_two_columns_of_a_name_that_is_not_asked_for_do_not_matter(tmp_path):
+    config = write_table(tmp_path, 'a.tsv', 'en\tfr\tid\tid\na\tb\t1\t2\n')
+    assert read(config) == [('a', 'b')]
+
+
 def test_other_compressions_are_refused(tmp_path):
     for name in ('a.csv.bz2', 'a.en.bz2', 'a.fr.bz2'):
         (tmp_path / name).write_bytes(b'BZh')

@@ -1,6 +1,8 @@
 """Pairs come from TFDS datasets, and every mistake gives one sentence."""
 
+import dataclasses
 import json
+import pathlib
 import shutil
 import sys
 
@@ -72,6 +74,98 @@ def test_a_missing_test_split_is_held_out(tfds_dir):
 def test_splits_may_be_expressions(tfds_dir):
     splits = read_all(tfds_config(tfds_dir, train_split='train[:90%]', test_split='train[90%:]'))
     assert [len(pairs) for pairs in splits] == [1350, 7, 150]
+
+
+@pytest.fixture
+def prepared(tfds, tmp_path):
+    """Return a function that prepares a dataset 'made' of some features and rows."""
+
+    def prepare(features, rows, file_format='tfrecord'):
+        class Made(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+            VERSION = tfds.core.Version('1.0.0')
+
+            def _info(self):
+                return tfds.core.DatasetInfo(builder=self, features=features)
+
+            def _split_generators(self, dl_manager):
+                splits = ('train', 'validation', 'test')
+                return {split: self._generate_examples() for split in splits}
+
+            def _generate_examples(self):
+                yield from enumerate(rows)
+
+        Made(data_dir=tmp_path, file_format=file_format).download_and_prepare()
+        return tfds_config(tmp_path, dataset='made')
+
+    return prepare
+
+
+def test_array_record_files_are_read(tfds, prepared):
+    pytest.importorskip('array_record', reason='array_record is not installed')
+    pairs = [(f'one {i}', f'eins {i}') for i in range(1500)]
+    rows = [{'en': english, 'de': german} for english, german in pairs]
+    features = tfds.features.Translation(languages=('de', 'en'))
+    config = prepared(features, rows, 'array_record')
+    assert sorted(read(config)) == sorted(pairs)
+    assert len(read(dataclasses.replace(config, train_split='train[:10%]'))) == 150
+
+
+def test_damaged_array_record_files_are_refused(tfds, prepared):
+    pytest.importorskip('array_record', reason='array_record is not installed')
+    features = tfds.features.Translation(languages=('de', 'en'))
+    config = prepared(features, [{'en': 'a', 'de': 'b'}], 'array_record')
+    for path in pathlib.Path(config.data_dir).rglob('*.array_record*'):
+        path.write_bytes(path.read_bytes()[:-100])
+    assert 'made/1.0.0 (Corrupted' in message(config)
+
+
+def test_files_of_a_missing_package_are_named(tfds, prepared, monkeypatch):
+    config = prepared(tfds.features.Translation(languages=('de', 'en')), [{'en': 'a', 'de': 'b'}])
+    corpus = TfdsCorpus(config)
+
+    def missing(**options):
+        raise ModuleNotFoundError("No module named 'riegeli'")
+
+    monkeypatch.setattr(corpus._builder, 'as_dataset', missing)
+    with pytest.raises(UserError, match=r"tfrecord files \(No module named 'riegeli'\): install"):
+        next(corpus.pairs('train'))
+
+
+LISTED = [
+    {'en': 'the cat', 'de': ['die Katze', 'der Kater']},
+    {'en': 'a dog', 'fr': 'un chien'},
+    {'en': 'a bird', 'fr': 'un oiseau', 'de': 'ein Vogel'},
+]
+PAIRS_OF_LISTED = [('a bird', 'ein Vogel'), ('the cat', 'der Kater'), ('the cat', 'die Katze')]
+
+
+@pytest.mark.parametrize('file_format', ['tfrecord', 'array_record'])
+@pytest.mark.parametrize('languages', [None, ('de', 'en', 'fr')])
+@pytest.mark.parametrize('is_nested', [False, True])
+def test_texts_that_are_listed_by_language_are_read(
+    tfds, prepared, file_format, languages, is_nested
+):
+    features, rows = tfds.features.TranslationVariableLanguages(languages=languages), LISTED
+    if is_nested:
+        features = tfds.features.FeaturesDict({'texts': features, 'talk': tfds.features.Text()})
+        rows = [{'texts': row, 'talk': 'x'} for row in LISTED]
+    config = prepared(features, rows, file_format)
+    assert sorted(read(config)) == PAIRS_OF_LISTED
+    if languages:
+        with pytest.raises(UserError, match="'it' is not a language of 'made', which has 'de'"):
+            open_corpus(dataclasses.replace(config, target_language='it'))
+
+
+def test_texts_within_a_feature_are_read(tfds, prepared):
+    translation = tfds.features.Translation(languages=('de', 'en'))
+    features = tfds.features.FeaturesDict(
+        {'translation': translation, 'tags': tfds.features.Sequence(tfds.features.Text())}
+    )
+    rows = [
+        {'translation': {'en': 'one', 'de': 'eins'}, 'tags': ['a']},
+        {'translation': {'en': 'two', 'de': 'zwei'}, 'tags': ['a', 'b']},
+    ]
+    assert sorted(read(prepared(features, rows))) == [('one', 'eins'), ('two', 'zwei')]
 
 
 def test_fingerprints_are_stable_and_differ_by_split_and_direction(tfds_dir):

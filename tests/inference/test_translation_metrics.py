@@ -54,8 +54,13 @@ def test_languages_without_spaces_are_scored_by_characters():
     assert names == ['BLEU', 'chrF2', 'BLEU, lowercased', 'BLEU, lowercased, split at spaces']
 
 
+def test_one_sentence_has_no_margin_and_no_bootstrap_in_its_signatures():
+    found = all_scores(['a b c d e'], ['a b c d f'])
+    assert all(np.isnan(one.margin) and 'bs:' not in one.signature for one in found)
+
+
 def test_a_score_of_0_has_no_margin():
-    bleu, *_ = all_scores(['a b'], ['c d'])
+    bleu, *_ = all_scores(['a b'] * 2, ['c d'] * 2)
     assert (bleu.score, bleu.margin) == (0.0, 0.0)
 
 
@@ -77,7 +82,8 @@ def test_the_nearest_of_several_references_decides():
 
 
 def test_all_scores_gives_every_metric_in_order():
-    found = all_scores(['The Rich-text cat sat on it .'], ['the rich-text cat sat on it .'])
+    texts = ['The Rich-text cat sat on it .'], ['the rich-text cat sat on it .']
+    found = all_scores(*(2 * side for side in texts))
     cased, _, lowercased, at_spaces, split = found
     assert [s.name for s in found] == [
         'BLEU',

@@ -44,6 +44,14 @@ def test_a_window_of_skipped_steps_leaves_a_gap_in_the_loss():
     assert [math.isnan(y) for y in lines(loss)[0]] == [False, True, False]
 
 
+def test_numbers_that_are_not_finite_leave_a_gap_and_no_star():
+    records = [train(1, loss=math.inf), train(2, loss=None), train(3, loss=2.0), dev(3, 1.0)]
+    figure = draw_curves([Run('a', records, test={'bleu': None})])
+    loss, scores, *_ = figure.axes
+    assert [math.isnan(y) for y in lines(loss)[0]] == [True, True, False]
+    assert len(scores.lines) == 1
+
+
 def test_runs_have_their_own_colour_and_a_name_in_the_legend():
     figure = draw_curves([Run('a', [train(10)]), Run('b', [train(10)])])
     (legend,) = figure.legends

@@ -34,6 +34,8 @@ def test_a_run_out_of_patience_ends_and_stays_ended(tmp_path, monkeypatch, caplo
         ([0.0, 0.1, 0.0], [3.0, 2.0, 1.0], False),
         ([0.0, 0.1, 0.0], [3.0, 2.0, 2.0], True),
         ([5.0, 6.0, 7.0], [1.0, 2.0, 3.0], False),
+        ([0.0, 0.0], [None, 2.0], False),
+        ([0.0, 0.0], [2.0, None], True),
     ],
 )
 def test_patience_wants_a_higher_bleu_or_a_lower_loss_while_bleu_is_near_zero(bleu, loss, ends):

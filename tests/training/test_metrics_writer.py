@@ -1,4 +1,5 @@
 import json
+import math
 
 from transformer_jax.training.metrics_writer import MetricsWriter, read_metrics
 
@@ -56,17 +57,31 @@ def test_a_copy_of_a_damaged_file_is_kept(tmp_path, caplog):
     assert '4 lines of' in caplog.text
 
 
+class Tracker(NoTracker):
+    def __init__(self):
+        self.seen = []
+
+    def write(self, step, values):
+        self.seen.append((step, values))
+
+
 def test_the_tracker_gets_the_same_numbers(tmp_path):
-    class Tracker(NoTracker):
-        seen = []
-
-        def write(self, step, values):
-            self.seen.append((step, values))
-
-    writer = MetricsWriter(tmp_path / 'metrics.jsonl', Tracker(), step=0)
+    tracker = Tracker()
+    writer = MetricsWriter(tmp_path / 'metrics.jsonl', tracker, step=0)
     writer.write(record(5, loss=1.5))
     writer.write({'step': 6, 'kind': 'dev', 'bleu': 2.0})
-    assert Tracker.seen == [(5, {'train/loss': 1.5}), (6, {'dev/bleu': 2.0})]
+    assert tracker.seen == [(5, {'train/loss': 1.5}), (6, {'dev/bleu': 2.0})]
+
+
+def test_a_number_that_is_not_finite_is_null_and_the_tracker_does_not_get_it(tmp_path):
+    tracker = Tracker()
+    metrics = MetricsWriter(tmp_path / 'metrics.jsonl', tracker, step=0)
+    undefined = {'loss': math.nan, 'perplexity': math.inf}
+    metrics.write({'step': 1, 'kind': 'dev', 'bleu': 0.0, **undefined})
+    found = {'step': 1, 'kind': 'dev', 'bleu': 0.0, 'loss': None, 'perplexity': None}
+    assert metrics.records == read_metrics(tmp_path / 'metrics.jsonl') == [found]
+    assert 'NaN' not in (tmp_path / 'metrics.jsonl').read_text()
+    assert tracker.seen == [(1, {'dev/bleu': 0.0})]
 
 
 def test_a_dev_record_without_its_numbers_is_unreadable(tmp_path):

@@ -27,6 +27,7 @@ from transformer_jax.model.layers import compute_dtype
 from transformer_jax.runtime.memory import device_memory
 from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
+from transformer_jax.storage.files import finite
 from transformer_jax.training.compile import CompiledStep, compile_steps
 from transformer_jax.training.preflight import shapes_table
 
@@ -67,7 +68,7 @@ def measure_parts(
 
 def _write(path: Path, figures: dict[str, Any]) -> None:
     try:
-        path.write_text(json.dumps(figures, indent=2) + '\n', encoding='utf-8')
+        path.write_text(json.dumps(finite(figures), indent=2) + '\n', encoding='utf-8')
     except OSError as error:
         raise UserError(
             f'--json={str(path)!r} cannot be written ({error.strerror}): the figures are printed '

@@ -32,7 +32,7 @@ PART_FIELDS = (
 # A ';' in quotes ends no line.
 _LINE_END = re.compile(r""";(?=(?:[^'"\n]|'[^'\n]*'|"[^"\n]*")*(?:\n|$))|\n""")
 _NAME = re.compile(r'[A-Za-z][\w-]*')
-_TAG = re.compile(r'<2[\w-]{1,40}>')
+TAG = r'<2[\w-]{1,40}>'
 
 
 class MixStage(NamedTuple):
@@ -49,7 +49,7 @@ class MixStage(NamedTuple):
 
 def is_tag(text: str) -> bool:
     """Return whether a text has the form of a tag, such as '<2fr>'."""
-    return _TAG.fullmatch(text) is not None
+    return re.fullmatch(TAG, text) is not None
 
 
 def read_corpora(text: str) -> dict[str, dict[str, str]]:

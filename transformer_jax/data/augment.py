@@ -6,11 +6,12 @@ seen in which spelling, so that the batch of a step stays a function of the seed
 
 import random
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.filters import without_tag
+from transformer_jax.data.language_codes import outside_codes
+from transformer_jax.data.letters import characters, is_word
 from transformer_jax.data.text_files import Pair
 from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.storage.cache import content_digest
@@ -18,6 +19,7 @@ from transformer_jax.storage.cache import content_digest
 if TYPE_CHECKING:
     from transformer_jax.data.corpus import Corpus
 
+_RULES = 2  # raise it when spellings change, because fingerprints must change too
 _WORDS_PER_TYPO = 10
 _SHORTEST = 4  # letters of a word that may get a typo
 
@@ -64,40 +66,39 @@ def read_augment(config: DataConfig) -> list[Augmentation]:
 
 
 class RespeltCorpus:
-    """A corpus in a spelling; the tags that sources begin with stay as they are."""
+    """A corpus in a spelling; language codes in its texts stay as they are."""
 
-    def __init__(self, corpus: 'Corpus', name: str, tags: Sequence[str] = ()):
-        """Take the name of a spelling, and the tags."""
-        self._corpus, self._name, self._tags = corpus, name, tags
+    def __init__(self, corpus: 'Corpus', name: str):
+        """Take the name of a spelling."""
+        self._corpus, self._name = corpus, name
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        change = _KINDS[self._name]
+        kind = _KINDS[self._name]
         for source, target in self._corpus.pairs(split):
-            plain = without_tag(source, *self._tags)
-            tag = source[: len(source) - len(plain)]
-            changed, target = change(plain, target)
-            yield tag + changed, target
+            changed = outside_codes(kind.change, source)
+            yield changed, outside_codes(kind.change, target) if kind.is_of_both else target
 
     def fingerprint(self, split: str) -> str:
-        return content_digest([self._corpus.fingerprint(split), self._name, *self._tags])
+        return content_digest([self._corpus.fingerprint(split), self._name, f'rules {_RULES}'])
 
 
-def _typos(source: str, target: str) -> Pair:
-    """Return a source with a typo in about every tenth word, always the same ones."""
-    draw = random.Random(zlib.crc32(source.encode()))
-    words = source.split(' ')
-    places = [k for k, word in enumerate(words) if len(word) >= _SHORTEST and word.isalpha()]
+def _with_typos(text: str) -> str:
+    """Return a text with a typo in about every tenth word, always the same ones."""
+    draw = random.Random(zlib.crc32(text.encode()))
+    words = text.split(' ')
+    letters = {k: found for k, word in enumerate(words) if is_word(found := characters(word))}
+    places = [k for k, found in letters.items() if len(found) >= _SHORTEST]
     for k in draw.sample(places, min(len(places), -(-len(words) // _WORDS_PER_TYPO))):
-        words[k] = _mistyped(words[k], draw)
-    return ' '.join(words), target
+        words[k] = ''.join(_mistyped(letters[k], draw))
+    return ' '.join(words)
 
 
-def _mistyped(word: str, draw: random.Random) -> str:
+def _mistyped(word: list[str], draw: random.Random) -> list[str]:
     """Return a word with two letters swapped, one left out, or one doubled; not the first."""
     k = draw.randrange(1, len(word) - 1)
     return draw.choice(
         [
-            word[:k] + word[k + 1] + word[k] + word[k + 2 :],
+            [*word[:k], word[k + 1], word[k], *word[k + 2 :]],
             word[:k] + word[k + 1 :],
             word[: k + 1] + word[k:],
         ]
@@ -109,8 +110,15 @@ def _title(text: str) -> str:
     return ' '.join(word[:1].upper() + word[1:] for word in text.split(' '))
 
 
-_KINDS: dict[str, Callable[[str, str], Pair]] = {
-    'upper': lambda source, target: (source.upper(), target.upper()),
-    'title': lambda source, target: (_title(source), _title(target)),
-    'typos': _typos,
+class _Kind(NamedTuple):
+    """A kind of spelling: what changes a text, and whether targets are changed too."""
+
+    change: Callable[[str], str]
+    is_of_both: bool
+
+
+_KINDS = {
+    'upper': _Kind(str.upper, True),
+    'title': _Kind(_title, True),
+    'typos': _Kind(_with_typos, False),
 }

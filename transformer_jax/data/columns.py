@@ -1,6 +1,7 @@
 """The splits, columns and languages that a config chooses from a dataset."""
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from transformer_jax.config import DataConfig
@@ -76,8 +77,9 @@ def column_names(
       line: the place in a file, for messages; it follows `where`.
 
     Raises:
-      UserError: if a column does not exist, or both are the same.
+      UserError: if a column does not exist or is there twice, or both are the same.
     """
+    available = list(available)
     source = config.source_column or config.source_language
     target = config.target_column or config.target_language
     if source == target:
@@ -94,4 +96,31 @@ def column_names(
                 f'data.{side}_column={name!r} {missing} of the columns of {where}{line} which has '
                 f'{listing(available)}.'
             )
+        check_single(where, available, column, line)
     return source, target
+
+
+def check_single(where: Any, available: Sequence[str], column: str, line: str = ',') -> None:
+    """Raise UserError if a column is there more than once; see `column_names`."""
+    if available.count(column) > 1:
+        place = f'{where}{"" if line == "," else line}'
+        raise UserError(
+            f'{place} has {available.count(column)} columns {column!r}: give each a name of '
+            'its own, so that it is clear which is meant.'
+        )
+
+
+def listed_pairs(
+    languages: Sequence[str], texts: Sequence[str], pair: tuple[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a row that lists texts with their languages.
+
+    A text with several translations makes a pair with each, and one without makes none.
+
+    Args:
+      languages: the language of each text.
+      texts: in any number of languages.
+      pair: the source and target languages.
+    """
+    sides = [[x for code, x in zip(languages, texts, strict=True) if code == own] for own in pair]
+    return itertools.product(*sides)

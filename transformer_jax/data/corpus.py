@@ -63,9 +63,7 @@ def open_corpus(config: DataConfig, filtered: bool = True) -> Corpus:
         return _open_mixture(config, filtered)
     filters = read_filters(config)
     corpus = _checked(config)
-    if not (filters and filtered):
-        return corpus
-    return FilteredCorpus(corpus, filters, tag=config.tag)
+    return FilteredCorpus(corpus, filters) if filters and filtered else corpus
 
 
 def _open_mixture(config: DataConfig, filtered: bool) -> MixedCorpus:

@@ -2,15 +2,17 @@
 
 import dataclasses
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.corpus import open_corpus
-from transformer_jax.data.filters import Filter, FilterCounter, Found, read_filters, without_tag
+from transformer_jax.data.filters import Filter, FilterCounter, Found, read_filters
 from transformer_jax.data.hash_set import HashSet
+from transformer_jax.data.language_codes import without_codes
+from transformer_jax.data.letters import composed
 from transformer_jax.data.mixture import MixedCorpus
 from transformer_jax.data.text_files import Pair
 from transformer_jax.runtime.signals import stop_if_requested
@@ -106,26 +108,22 @@ def report(config: DataConfig) -> CorpusReport:
       UserError: if the corpus cannot be read.
     """
     filters = read_filters(dataclasses.replace(config, filters=config.filters or USUAL_FILTERS))
-    corpus, tags = open_corpus(config, filtered=False), config.tags()
+    corpus = open_corpus(config, filtered=False)
     seen = HashSet(), HashSet()
-
-    def pairs(split: str) -> Iterator[Pair]:
-        return ((without_tag(s, *tags), t) for s, t in corpus.pairs(split))
-
-    train, found = _read(pairs('train'), filters, seen, is_train=True)
+    train, found = _read(corpus.pairs('train'), filters, seen, is_train=True)
     splits = {'train': train}
     for name in ('dev', 'test'):
-        splits[name], _ = _read(pairs(name), [], seen, is_train=False)
+        splits[name], _ = _read(corpus.pairs(name), [], seen, is_train=False)
     parts = {}
     if isinstance(corpus, MixedCorpus):
         for name, part in config.parts().items():
             counters = [FilterCounter([one]) for one in read_filters(part)]
             count = 0
-            for source, target in corpus.parts[name].pairs('train'):
+            for pair in corpus.parts[name].pairs('train'):
                 stop_if_requested()
                 count += 1
                 for counter in counters:
-                    counter.keeps((without_tag(source, part.tag), target))
+                    counter.keeps(pair)
             parts[name] = count, [one for counter in counters for one in counter.found()]
     return CorpusReport(splits, found, parts)
 
@@ -148,13 +146,15 @@ def _read(
         stop_if_requested()
         for counter in counters:
             counter.keeps(pair)
-        split = [text.split() for text in pair]
+        duplicates += not whole.add('\n'.join(' '.join(composed(x).split()) for x in pair))
+        # Language codes make another pair, but are no words.
+        texts = [composed(without_codes(text)) for text in pair]
+        split = [text.split() for text in texts]
         empty += not all(split)
         plain = [' '.join(text) for text in split]
-        duplicates += not whole.add('\n'.join(plain))
         for side in (0, 1):
             words[side].append(len(split[side]))
-            characters[side].update(pair[side])
+            characters[side].update(texts[side])
             if is_train:
                 seen[side].add(plain[side])
             else:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -10,12 +9,15 @@ from typing import Any, NamedTuple
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.hash_set import HashSet
+from transformer_jax.data.language_codes import without_codes
+from transformer_jax.data.letters import characters, composed, readings
 from transformer_jax.data.text_files import Pair, TextFile
 from transformer_jax.errors import UserError, did_you_mean, shown
 from transformer_jax.storage.buckets import local_path
 from transformer_jax.storage.cache import content_digest
 
 _logger = logging.getLogger('transformer_jax')
+_RULES = 2  # raise it when filters drop other pairs, because fingerprints must change too
 _EXAMPLES = 3
 _LETTERS_TO_KNOW = 20  # a language cannot be told from fewer letters
 
@@ -63,16 +65,15 @@ def read_filters(config: DataConfig) -> list[Filter]:
 class FilteredCorpus:
     """A corpus whose training pairs pass filters. Dev and test stay as they are."""
 
-    def __init__(self, corpus: Any, filters: Sequence[Filter], name: str = '', tag: str = ''):
+    def __init__(self, corpus: Any, filters: Sequence[Filter], name: str = ''):
         """Filter the training pairs of a corpus.
 
         Args:
           corpus: a `Corpus`.
           filters: the filters, in the order in which they are asked.
           name: of the corpus, if it is one of several.
-          tag: what its sources begin with, which filters do not see.
         """
-        self._corpus, self._filters, self._name, self._tag = corpus, filters, name, tag
+        self._corpus, self._filters, self._name = corpus, filters, name
         self._said = False
 
     def pairs(self, split: str) -> Iterator[Pair]:
@@ -83,24 +84,18 @@ class FilteredCorpus:
         if split != 'train':
             return own
         files = [one.file.digest().hex() for one in self._filters if one.file is not None]
-        return content_digest([own, *(one.name for one in self._filters), *files])
+        names = (one.name for one in self._filters)
+        return content_digest([own, f'rules {_RULES}', *names, *files])
 
     def _passing(self) -> Iterator[Pair]:
         counter = FilterCounter(self._filters)
         for pair in self._corpus.pairs('train'):
-            source, target = pair
-            if counter.keeps((without_tag(source, self._tag), target)):
+            if counter.keeps(pair):
                 yield pair
         if not self._said:  # the corpus is read twice, for the vocabulary and for the tokens
             self._said = True
             for line in counter.report():
                 _logger.info('%s%s', f'{self._name}: ' if self._name else '', line)
-
-
-def without_tag(source: str, *tags: str) -> str:
-    """Return a source sentence without the tag that it begins with, if it is one of these."""
-    first, _, rest = source.partition(' ')
-    return rest if first in tags and first else source
 
 
 class FilterCounter:
@@ -179,7 +174,7 @@ class _Kind(NamedTuple):
 
 
 def _stateless(drops: Drops) -> Callable[[], Drops]:
-    return lambda: drops
+    return lambda: lambda source, target: drops(without_codes(source), without_codes(target))
 
 
 def _length(value: str, config: DataConfig) -> Callable[[], Drops]:
@@ -191,7 +186,7 @@ def _ratio(value: str, config: DataConfig) -> Callable[[], Drops]:
     most = _number(value, float, 1)
 
     def drops(source: str, target: str) -> bool:
-        short, long = sorted((len(source.strip()), len(target.strip())))
+        short, long = sorted(len(composed(text.strip())) for text in (source, target))
         return long > most * short
 
     return _stateless(drops)
@@ -216,8 +211,8 @@ def _letters(value: str, config: DataConfig) -> Callable[[], Drops]:
     least = _number(value, float, 0)
 
     def share(text: str) -> float:
-        shown = ''.join(text.split())
-        return sum(map(str.isalpha, shown)) / len(shown) if shown else 1.0
+        shown = characters(''.join(text.split()))
+        return sum(one[0].isalpha() for one in shown) / len(shown) if shown else 1.0
 
     return _stateless(lambda s, t: min(share(s), share(t)) < least)
 
@@ -235,12 +230,11 @@ def _script(value: str, config: DataConfig) -> Callable[[], Drops]:
 
 
 def _digits(value: str, config: DataConfig) -> Callable[[], Drops]:
-    def numbers(text: str) -> list[str]:
-        # 1,000 and 1 000 and 1.000 are one number.
-        joined = re.sub(r'(?<=\d)[.,\s\u202f\xa0](?=\d)', '', text)
-        return sorted(re.findall(r'\d+', joined))
+    def drops(source: str, target: str) -> bool:
+        known = [*readings(source)]
+        return not any(one in known for one in readings(target))
 
-    return _stateless(lambda s, t: numbers(s) != numbers(t))
+    return _stateless(drops)
 
 
 def _language(value: str, config: DataConfig) -> Callable[[], Drops]:
@@ -258,7 +252,7 @@ def _language(value: str, config: DataConfig) -> Callable[[], Drops]:
     def is_other(text: str, language: str) -> bool:
         if sum(map(str.isalpha, text)) < _LETTERS_TO_KNOW:
             return False
-        return py3langid.classify(text)[0] != language
+        return py3langid.classify(composed(text))[0] != language
 
     return _stateless(lambda s, t: is_other(s, languages[0]) or is_other(t, languages[1]))
 
@@ -281,7 +275,8 @@ def _score(value: str, config: DataConfig) -> Callable[[], Drops]:
             fields = line.split('\t')
             try:
                 source, target, _, mean, _ = fields
-                is_low = not float(mean) >= least
+                # '-' is no number, because the model failed on the pair.
+                is_low = mean == '-' or not float(mean) >= least
             except ValueError:
                 raise UserError(
                     f'{file}, line {number}, is not SOURCE, TARGET and the three numbers of the '
@@ -302,11 +297,11 @@ def _number(value: str, kind: type, least: float) -> Any:
 
 
 def _pair(source: str, target: str) -> str:
-    return '\n'.join(' '.join(text.split()) for text in (source, target))
+    return '\n'.join(' '.join(composed(without_codes(text)).split()) for text in (source, target))
 
 
 def _plain(text: str) -> str:
-    return ' '.join(text.split()).casefold()
+    return composed(composed(' '.join(text.split())).casefold())
 
 
 _KINDS = {

@@ -7,11 +7,10 @@ import heapq
 import json
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.filters import without_tag
 from transformer_jax.data.text_files import Pair
 from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import stop_if_requested
@@ -79,7 +78,7 @@ class HeldOutCorpus:
 
     def _normalized(self, text: str) -> str:
         """Return the form that two sentences share if they count as the same."""
-        text = without_tag(text, *self._tags)  # a source should be in train in no language
+        text = _without_tag(text, self._tags)  # a source should be in train in no language
         # To a reader and to the vocabulary, control and zero-width characters are only spaces.
         spaced = ''.join(' ' if unicodedata.category(c) in ('Cc', 'Cf') else c for c in text)
         normalized = ' '.join(unicodedata.normalize('NFKC', spaced).split())
@@ -156,3 +155,9 @@ class HeldOutCorpus:
             sizes = {split: max(1, int(size * share)) for split, size in sizes.items()}
         ranked = iter(sorted(best))
         return {split: [best[next(ranked)] for _ in range(sizes[split])] for split in sizes}
+
+
+def _without_tag(source: str, tags: Sequence[str]) -> str:
+    """Return a source sentence without the tag that it begins with, if it is one of these."""
+    first, _, rest = source.partition(' ')
+    return rest if first in tags and first else source

@@ -16,8 +16,10 @@ from transformer_jax.data.columns import (
     check_languages,
     choose_splits,
     column_names,
+    listed_pairs,
 )
-from transformer_jax.data.text_files import JSON_LINES, Pair, TextFile
+from transformer_jax.data.tables import JSON_LINES
+from transformer_jax.data.text_files import Pair, TextFile
 from transformer_jax.errors import UserError, first_line, listing
 from transformer_jax.storage.cache import content_digest
 
@@ -30,6 +32,7 @@ _FORMATS = {
     '.parquet': 'parquet',
     '.arrow': 'arrow',
 }
+_LISTED = ('language', 'translation')  # keys of rows that list texts with their languages
 _DATASET_CARDS = ('README.md', '.huggingface.yaml')
 _logger = logging.getLogger('transformer_jax')
 
@@ -57,16 +60,22 @@ class HuggingFaceCorpus:
         self._reported: set[str] = set()
         self._tables = {}
         for split, name in chosen.items():
-            keys, nested = _text_columns(loaded[name].features, config)
+            keys, nested, is_listed = _text_columns(loaded[name], config)
             table = loaded[name].with_format(None).select_columns(nested or list({*keys}))
-            self._tables[split] = (table, keys, nested)
+            self._tables[split] = (table, keys, nested, is_listed)
 
     def pairs(self, split: str) -> Iterator[Pair]:
-        table, keys, nested = self._tables[split]
+        table, keys, nested, is_listed = self._tables[split]
         empty = 0
         for batch in table.iter(batch_size=1024):
+            rows = [row or {} for row in batch[nested]] if nested else []
+            if is_listed:
+                for row in rows:
+                    found = [*listed_pairs(*(row.get(key) or () for key in _LISTED), keys)]
+                    empty += not found
+                    yield from found
+                continue
             if nested:
-                rows = [row or {} for row in batch[nested]]
                 batch = {key: [row.get(key) for row in rows] for key in keys}
             for pair in zip(*(batch[key] for key in keys), strict=True):
                 if None in pair:
@@ -126,7 +135,7 @@ def _load(config: DataConfig, copies: str | None) -> dict[str, Any]:
                 # 'owner/name/configuration', as in 'name/configuration' of TFDS.
                 parts = name.split('/')
                 loaded = datasets.load_dataset('/'.join(parts[:2]), '/'.join(parts[2:]) or None)
-        except Unavailable:
+        except UserError:
             raise
         except Exception as error:
             if copies and not os.path.exists(path):
@@ -158,7 +167,9 @@ def _load_local(datasets: Any, path: pathlib.Path, copies: str | None) -> Any:
                 'name files (--source, --reference), or train with a folder made by save_to_disk.'
             )
         return datasets.load_dataset(str(path), cache_dir=copies)
-    kind = TextFile('data.dataset', path).kind
+    file = TextFile('data.dataset', path)
+    file.check_whole()  # the package ignores what stands behind the end
+    kind = file.kind
     options: dict[str, Any] = {}
     if kind in ('.csv', '.tsv'):
         options['keep_default_na'] = False  # otherwise 'None' and 'NA' would be missing values
@@ -167,21 +178,30 @@ def _load_local(datasets: Any, path: pathlib.Path, copies: str | None) -> Any:
     return datasets.load_dataset(_FORMATS[kind], data_files=str(path), cache_dir=copies, **options)
 
 
-def _text_columns(features: Any, config: DataConfig) -> tuple[tuple[str, str], str]:
-    """Return the two keys to read, and the column of dicts that holds them.
+def _text_columns(table: Any, config: DataConfig) -> tuple[tuple[str, str], str, bool]:
+    """Return the two keys to read, the column of dicts that holds them, and if it lists texts.
 
     The column is '' if the keys are columns of the row itself.
     """
-    where = f'data.dataset={config.dataset!r}'
+    where, features = f'data.dataset={config.dataset!r}', table.features
     if 'translation' in features and not (config.source_column or config.target_column):
         nested = features['translation']
-        languages = list(getattr(nested, 'languages', None) or nested)
-        return check_languages(config, languages), 'translation'
-    columns = column_names(where, features, config)
+        keys = list(nested) if isinstance(nested, dict) else []
+        is_listed = type(nested).__name__ == 'TranslationVariableLanguages' or (
+            sorted(keys) == sorted(_LISTED)
+        )
+        if is_listed:  # unless it names the languages, each row does
+            keys = [config.source_language, config.target_language]
+        languages = list(getattr(nested, 'languages', None) or keys)
+        return check_languages(config, languages), 'translation', is_listed
+    # The package calls the second column 'en' of a CSV file 'en.1'.
+    is_csv = table.info.builder_name == 'csv'
+    again = [name for name in features if is_csv and f'{name}.1' in features]
+    columns = column_names(where, [*features, *again], config)
     for side, column in zip(('source', 'target'), columns, strict=True):
         if getattr(features[column], 'dtype', None) not in ('string', 'large_string'):
             raise UserError(
                 f'data.{side}_column={column!r} holds no text in {where}: name another of '
                 f'{listing(features)}.'
             )
-    return columns, ''
+    return columns, '', False

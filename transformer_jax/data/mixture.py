@@ -82,8 +82,7 @@ class MixedCorpus:
             if isinstance(whole, HeldOutCorpus):
                 corpus = _WithoutHeldOut(corpus, whole)
             filters = read_filters(configs[name]) if filtered else []
-            tag = configs[name].tag
-            self.parts[name] = FilteredCorpus(corpus, filters, name, tag) if filters else corpus
+            self.parts[name] = FilteredCorpus(corpus, filters, name) if filters else corpus
 
     def pairs(self, split: str) -> Iterator[Pair]:
         if split != 'train':

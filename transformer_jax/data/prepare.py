@@ -102,6 +102,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             'pieces, but this one has whole characters or words: set it to 0.'
         )
     content = corpus.fingerprint('train')
+    spelt = [RespeltCorpus(corpus, one.name).fingerprint('train') for one in augmentations]
     stores = _stores(config, corpus, vocabulary)
     sizes = {name: len(part) for name, part in stores.items()}
     store = TokenStore.joined(
@@ -126,7 +127,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             seed=config.seed,
             drawn=drawn,
         )
-        digest = content_digest([content, vocabulary.digest])
+        digest = content_digest([content, *spelt, vocabulary.digest])
         lengths = _planned_lengths(config, f'tokens-{digest}', subword_sampler, len(store))
     stages = _stages(config, stores)
     try:
@@ -159,7 +160,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
                 split,
             )
     dev, test = list(corpus.pairs('dev')), list(corpus.pairs('test'))
-    digests = [content, *splits.values(), vocabulary.digest]
+    digests = [content, *spelt, *splits.values(), vocabulary.digest]
     older = fingerprint = content_digest(digests)
     if not plan.rounds_are_epochs:
         fingerprint = content_digest([*digests, 'rounds'])
@@ -207,7 +208,7 @@ def _respelt_stores(
     parts = corpus.parts if isinstance(corpus, MixedCorpus) else {'': corpus}
     for spelling in spellings:
         for name, part in parts.items():
-            spelt = RespeltCorpus(part, spelling.name, config.tags())
+            spelt = RespeltCorpus(part, spelling.name)
             stores.append(_store(config, spelt, vocabulary))
             if len(stores[-1]) != sizes[name]:
                 raise UserError(

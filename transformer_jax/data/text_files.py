@@ -2,35 +2,27 @@
 
 import codecs
 import contextlib
-import csv
 import dataclasses
 import glob
-import gzip
 import hashlib
-import io
 import itertools
 import json
-import lzma
 import os
 import pathlib
 import re
 import stat
-import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.columns import column_names
+from transformer_jax.data.compression import DAMAGED, WRITERS, decompressed
+from transformer_jax.data.tables import TABLES, table_pairs
 from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.buckets import local_path
 
 Pair = tuple[str, str]
 
-JSON_LINES = ('.jsonl', '.jsonlines', '.json-lines', '.ndjson')
-_TABLES = ('.tsv', '.csv', *JSON_LINES)
-_OPENERS: dict[str, Callable[..., Any]] = {'.gz': gzip.open, '.xz': lzma.open}
 _OTHER_COMPRESSIONS = ('.bz2', '.zip', '.zst', '.7z', '.lz4')
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -95,7 +87,7 @@ class TextFile:
     @property
     def _compression(self) -> str:
         suffix = self.path.suffix.lower()
-        return suffix if suffix in (*_OPENERS, *_OTHER_COMPRESSIONS) else ''
+        return suffix if suffix in (*WRITERS, *_OTHER_COMPRESSIONS) else ''
 
     @contextlib.contextmanager
     def reading(self, raw: bool = False) -> Iterator[BinaryIO]:
@@ -111,13 +103,12 @@ class TextFile:
         if compression in _OTHER_COMPRESSIONS and os.path.isfile(self.path):
             raise UserError(
                 f'{self} is compressed as {compression[1:]}, which is not supported: '
-                f'decompress it, or compress it as {" or ".join(_OPENERS)} instead.'
+                f'decompress it, or compress it as {" or ".join(WRITERS)} instead.'
             )
         try:
             self._check_kind()
-            with _OPENERS.get(compression, open)(self.path, 'rb') as file:
-                # Decompressors read lines slowly, in Python; the buffer does it in C.
-                yield io.BufferedReader(file) if compression else file
+            with open(self.path, 'rb') as file:
+                yield decompressed(file, compression) if compression else file
         except (FileNotFoundError, NotADirectoryError):
             if glob.has_magic(str(self.path)):
                 raise UserError(f'{self} is a pattern that matches no file: check it.') from None
@@ -126,7 +117,7 @@ class TextFile:
             raise UserError(f'{self} is a folder, but must be a file.') from None
         except PermissionError:
             raise UserError(f'{self} may not be read: change its permissions.') from None
-        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        except DAMAGED as error:
             what = f'{compression[1:]} file ({error})'
             raise UserError(f'{self} is a damaged {what}: fetch or compress it again.') from None
         except OSError as error:
@@ -157,12 +148,12 @@ class TextFile:
         if compression in _OTHER_COMPRESSIONS:
             raise UserError(
                 f'{self} would have to be compressed as {compression[1:]}, which is not written: '
-                f'let its name end in {" or ".join(_OPENERS)}, or in neither for plain text.'
+                f'let its name end in {" or ".join(WRITERS)}, or in neither for plain text.'
             )
 
     def compressing(self, file: BinaryIO) -> BinaryIO:
         """Return a writer into `file` that compresses if the name asks for it."""
-        return _OPENERS[self._compression](file, 'wb') if self._compression else file
+        return WRITERS[self._compression](file, 'wb') if self._compression else file
 
     def lines(self) -> Iterator[str]:
         r"""Yield decoded lines with their ends. Only '\n' ends a line, unlike in str.splitlines."""
@@ -182,6 +173,11 @@ class TextFile:
                 block = chunk
                 count += chunk.count(b'\n')
         return count + (not block.endswith(b'\n'))
+
+    def check_whole(self) -> None:
+        """Raise UserError if the file is compressed and damaged."""
+        if self._compression in WRITERS:
+            self.count_lines()
 
     def digest(self) -> bytes:
         """Return a digest of the bytes on disk.
@@ -249,9 +245,7 @@ class FilesCorpus:
     def _pairs(self, files: list[TextFile]) -> Iterator[Pair]:
         if len(files) == 2:
             return zip(files[0].sentences(), files[1].sentences(), strict=True)
-        if files[0].kind in JSON_LINES:
-            return _json_pairs(files[0], self._config)
-        return _table_pairs(files[0], self._config)
+        return table_pairs(files[0], self._config)
 
     def fingerprint(self, split: str) -> str:
         if split not in self._digests:
@@ -303,18 +297,18 @@ def _files_to_read(files: list[TextFile]) -> list[TextFile]:
     """Return the files to read: one table or two texts, depending on their names."""
     source, target = files[0], files[-1]
     alone = source.path == target.path
-    if source.kind in _TABLES or target.kind in _TABLES:
+    if source.kind in TABLES or target.kind in TABLES:
         if alone:
             return [source]
         raise UserError(
             f'{target} is given together with {source}: give one table '
-            f'({", ".join(_TABLES[:3])}), or two text files.'
+            f'({", ".join(TABLES[:3])}), or two text files.'
         )
     if alone:
         with source.reading():  # a missing file is the more likely mistake
             pass
         raise UserError(
-            f'{source} is not a table ({", ".join(_TABLES[:3])}), so it needs a second file in '
+            f'{source} is not a table ({", ".join(TABLES[:3])}), so it needs a second file in '
             f'{source.field.replace("source", "target")}.'
         )
     return files
@@ -330,68 +324,3 @@ def check_aligned(source: TextFile, target: TextFile) -> None:
             f'{source} has {counts[0]} lines but {target} has {counts[1]}: '
             'give files in which line N of one translates line N of the other.'
         )
-
-
-def _table_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
-    """Yield pairs from CSV (with quotes) or TSV (without); the first row names the columns."""
-    rows = _csv_rows(file) if file.kind == '.csv' else _tsv_rows(file)
-    _, header = next(rows, (0, None))
-    if header is None:
-        return
-    source, target = (header.index(column) for column in column_names(file, header, config))
-    for number, row in rows:
-        if len(row) != len(header):
-            raise UserError(
-                f'{file}, line {number}, has {len(row)} fields but the header has {len(header)}: '
-                'fix the line.'
-            )
-        yield row[source], row[target]
-
-
-def _tsv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(file.sentences(), 1):
-        if line:
-            yield number, line.split('\t')
-
-
-def _csv_rows(file: TextFile) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(sys.maxsize)  # global; the default is 131,072 characters
-    # Without `strict`, an unclosed quote would take the rest of the file as one cell.
-    reader = csv.reader(file.lines(), strict=True)
-    try:
-        for row in reader:
-            if row:
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise UserError(
-            f'{file}, line {reader.line_num}, is not valid CSV ({error}): fix the line.'
-        ) from None
-
-
-def _json_pairs(file: TextFile, config: DataConfig) -> Iterator[Pair]:
-    """Yield pairs from one JSON object per line, or from its object 'translation'."""
-    named = config.source_column or config.target_column
-    by_language = not named and config.source_language != config.target_language
-    for number, line in enumerate(file.lines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = str(error).split(':')[0]
-            raise UserError(
-                f'{file}, line {number}, is not valid JSON ({reason}): fix the line.'
-            ) from None
-        if by_language and isinstance(row, dict) and isinstance(row.get('translation'), dict):
-            row = row['translation']
-        if not isinstance(row, dict):
-            raise UserError(f'{file}, line {number}, is not a JSON object: fix the line.')
-        source, target = column_names(file, row, config, f', line {number},')
-        pair = (row[source], row[target])
-        try:
-            ''.join(pair).encode()
-        except (TypeError, UnicodeEncodeError):  # JSON can escape half a character: "\ud83d"
-            raise UserError(
-                f'{file}, line {number}, holds something other than text: fix the line.'
-            ) from None
-        yield pair

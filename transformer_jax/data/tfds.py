@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transformer_jax.config import DataConfig
@@ -13,10 +13,13 @@ from transformer_jax.data.columns import (
     check_languages,
     choose_splits,
     column_names,
+    listed_pairs,
 )
 from transformer_jax.data.text_files import Pair
 from transformer_jax.errors import UserError, did_you_mean, first_line, listing
 from transformer_jax.storage.cache import content_digest
+
+_BATCH = 1024  # rows
 
 
 class TfdsCorpus:
@@ -37,37 +40,83 @@ class TfdsCorpus:
             open_builder = _builder_from_files if offline else _find_builder
             self._builder, prepared = open_builder(tfds, config)
             info = self._builder.info
-            is_dict = isinstance(info.features, tfds.features.FeaturesDict)
-            features = info.features if is_dict else {}
-            known = [name for name in features if isinstance(features[name], tfds.features.Text)]
-            if config.source_column or config.target_column:
-                self._columns = column_names(f'data.dataset={config.dataset!r}', known, config)
-            else:
-                self._columns = check_languages(config, known)
+            self._columns, self._inside, self._is_listed = _text_columns(tfds, info, config)
             if not prepared:  # last, because a wrong language should not cost a download
                 _prepare(tfds, self._builder, config)
         self._splits, self.names = choose_splits(config, info.splits)
 
     def pairs(self, split: str) -> Iterator[Pair]:
+        name = f'{self.names[split]} cannot be read from {self._builder.data_dir}'
+        try:
+            for batch in self._batches(self._splits[split]):
+                if self._is_listed:
+                    for row in zip(*batch, strict=True):
+                        listed = ([text.decode() for text in texts] for texts in row)
+                        yield from listed_pairs(*listed, self._columns)
+                else:
+                    sides = ([text.decode() for text in texts] for texts in batch)
+                    yield from zip(*sides, strict=True)
+        except (ImportError, NotImplementedError) as error:
+            files = f'{self._builder.info.file_format.value} files ({first_line(error)})'
+            raise UserError(
+                f'{name}, which has {files}: install what reads these, or prepare the dataset '
+                'again, as tfrecord.'
+            ) from None
+        except (import_tensorflow().errors.OpError, RuntimeError) as error:
+            raise UserError(
+                f'{name} ({first_line(error)}): remove that folder, and it will be prepared again.'
+            ) from None
+
+    def _batches(self, split: str) -> Iterator[list[Sequence[Any]]]:
+        """Yield the columns of many rows; if texts are listed, their languages and the texts."""
+        names = ('language', 'translation') if self._is_listed else self._columns
+
+        def columns(row: Any) -> list[Any]:
+            row = row[self._inside] if self._inside else row
+            return [row[name] for name in names]
+
+        # In batches, because crossing from TensorFlow to Python costs more than reading.
+        if self._builder.info.file_format.value == 'array_record':
+            rows = self._builder.as_data_source(split=split)
+            for begin in range(0, len(rows), _BATCH):
+                found = rows.__getitems__(range(begin, min(begin + _BATCH, len(rows))))
+                yield list(zip(*map(columns, found), strict=True))
+            return
         # Reading one shard after the other gives the same order on every machine.
         read = self._tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-        try:
-            dataset = self._builder.as_dataset(split=self._splits[split], read_config=read)
-            # In batches, because crossing from TensorFlow to Python costs more than reading.
-            for batch in dataset.batch(1024).prefetch(2).as_numpy_iterator():
-                sides = ([text.decode() for text in batch[name]] for name in self._columns)
-                yield from zip(*sides, strict=True)
-        except import_tensorflow().errors.OpError as error:
-            raise UserError(
-                f'{self.names[split]} cannot be read from {self._builder.data_dir} '
-                f'({first_line(error)}): remove that folder, and it will be prepared again.'
-            ) from None
+        dataset = self._builder.as_dataset(split=split, read_config=read)
+        dataset = dataset.map(lambda row: tuple(columns(row)))
+        batched = dataset.ragged_batch if self._is_listed else dataset.batch
+        yield from map(list, batched(_BATCH).prefetch(2).as_numpy_iterator())
 
     def fingerprint(self, split: str) -> str:
         info, name = self._builder.info, self._splits[split]
         return content_digest(
             [info.full_name, name, *self._columns, str(info.splits[name].num_examples)]
         )
+
+
+def _text_columns(tfds: Any, info: Any, config: DataConfig) -> tuple[tuple[str, str], str, bool]:
+    """Return the two columns, the feature that holds them, and whether it lists texts by language.
+
+    The feature is '' if they are columns of the row itself.
+    """
+    kinds, features, inside = tfds.features, info.features, ''
+    named = config.source_column or config.target_column
+    if isinstance(features, kinds.FeaturesDict) and not named:
+        by_language = (kinds.Translation, kinds.TranslationVariableLanguages)
+        nested = [name for name in features if isinstance(features[name], by_language)]
+        if len(nested) == 1:
+            (inside,) = nested
+            features = features[inside]
+    if isinstance(features, kinds.TranslationVariableLanguages):
+        languages = (config.source_language, config.target_language)
+        return check_languages(config, sorted(features.languages or languages)), inside, True
+    is_dict = isinstance(features, kinds.FeaturesDict)
+    known = [x for x in features if isinstance(features[x], kinds.Text)] if is_dict else []
+    if named:
+        return column_names(f'data.dataset={config.dataset!r}', known, config), '', False
+    return check_languages(config, known), inside, False
 
 
 def _import_tfds():

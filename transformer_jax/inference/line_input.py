@@ -11,8 +11,21 @@ from transformer_jax.errors import UserError, user_path
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.runtime.signals import stop_if_requested
 
+_CHUNK = 4096  # lines
 _IDLE = 0.02  # seconds without more input, after which the lines so far are translated
 _POLL = 0.2  # seconds between two checks for a requested stop while no input comes
+
+
+def read_lines(flag: str, path: str) -> list[str]:
+    """Return all lines of a text file, plain or compressed, or of stdin if its name is '-'.
+
+    Raises:
+      UserError: if they cannot be read.
+    """
+    if path != '-':
+        return list(TextFile(flag, user_path(path, flag), read_once=True).sentences())
+    stdin = StdinLines()
+    return list(itertools.chain.from_iterable(iter(lambda: stdin.take(_CHUNK), [])))
 
 
 class FileLines:

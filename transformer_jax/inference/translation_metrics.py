@@ -43,8 +43,8 @@ class Score(NamedTuple):
       name: name of the metric.
       score: the score, from 0 to 100.
       margin: half the width of the 95 % confidence interval, by bootstrap (Koehn, 2004); NaN for
-        more than 20,000 sentences, which would need gigabytes of memory, and for a chrF near 0, for
-        which sacreBLEU computes none.
+        one sentence, for more than 20,000 sentences, which would need gigabytes of memory, and for
+        a chrF near 0, for which sacreBLEU computes none.
       signature: sacreBLEU's description of the settings.
     """
 
@@ -163,7 +163,7 @@ def _score(
 ) -> Score:
     texts = [prepared(text) for text in hypotheses]
     references = [[prepared(text) for text in side] for side in references]
-    resamples = _RESAMPLES if len(texts) <= _MOST_RESAMPLED else 1
+    resamples = _RESAMPLES if 1 < len(texts) <= _MOST_RESAMPLED else 1
     try:
         found = metric.corpus_score(texts, references, n_bootstrap=resamples)
     except TypeError:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from transformer_jax.inference.attention_maps import Attention
+from transformer_jax.storage.files import finite
 
 _FOLDER = Path(__file__).parent
 
@@ -34,7 +35,7 @@ def attention_page(found: Sequence[Attention], title: str) -> str:
 
 def attention_json(found: Sequence[Attention]) -> str:
     """Return JSON: a list with an object for each pair, whose members are those of `Attention`."""
-    return json.dumps([_members(one) for one in found], ensure_ascii=False)
+    return json.dumps(finite([_members(one) for one in found]), ensure_ascii=False)
 
 
 def _members(one: Attention) -> dict[str, Any]:
@@ -49,7 +50,8 @@ def _members(one: Attention) -> dict[str, Any]:
 def _for_page(one: Attention) -> dict[str, Any]:
     """Return what page.js needs: weights as bytes, compressed, in base64."""
     stacks = (one.encoder, one.decoder, one.cross)
-    weights = b''.join(np.round(255 * weights).astype(np.uint8).tobytes() for weights in stacks)
+    stacks = (np.round(255 * np.nan_to_num(weights)) for weights in stacks)
+    weights = b''.join(weights.astype(np.uint8).tobytes() for weights in stacks)
     return {
         **_texts(one),
         'probs': np.round(np.exp(one.log_probs.astype(float)), 4).tolist(),
@@ -67,4 +69,5 @@ def _texts(one: Attention) -> dict[str, Any]:
 
 def _in_script(value: Any) -> str:
     """Return JSON that cannot end the script element that holds it, whatever the texts are."""
-    return json.dumps(value, ensure_ascii=False, separators=(',', ':')).replace('<', '\\u003c')
+    text = json.dumps(finite(value), ensure_ascii=False, separators=(',', ':'))
+    return text.replace('<', '\\u003c')

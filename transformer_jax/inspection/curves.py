@@ -65,7 +65,7 @@ def draw_curves(runs: Sequence[Run]) -> 'Figure':
         score = 'f1' if any('f1' in record for record in run.records) else 'bleu'
         names.add(score)
         _draw(scores, run, 'dev', score, color=colour, marker='o', markersize=3)
-        if run.test is not None and score in run.test:
+        if run.test is not None and _is_number(run.test.get(score)):
             last = max(record['step'] for record in run.records)
             scores.plot([last], [run.test[score]], color=colour, marker='*', markersize=10)
         _draw(rate, run, 'train', 'learning_rate', color=colour)
@@ -97,10 +97,14 @@ def draw_curves(runs: Sequence[Run]) -> 'Figure':
 def _draw(axes: 'Axes', run: Run, kind: str, field: str, **style: Any) -> None:
     """Draw a field of the records of one kind; a record without it leaves a gap."""
     points = [(r['step'], r.get(field)) for r in run.records if r['kind'] == kind]
-    values = [value if isinstance(value, int | float) else math.nan for _, value in points]
+    values = [value if _is_number(value) else math.nan for _, value in points]
     if len(points) == 1:
         style = {'marker': 'o', 'markersize': 3} | style  # a line of one point shows nothing
     axes.plot([step for step, _ in points], values, **style)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _handle(number: int) -> Any:

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -127,6 +128,15 @@ def parse_json(text: str | bytes, shape: Any) -> Any:
         raise ValueError('it is nested too deeply') from error
     check_shape(value, shape)
     return value
+
+
+def finite(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN and no infinity, with null for these numbers."""
+    if isinstance(value, Mapping):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_shape(value: Any, shape: Any, name: str = 'it') -> None:

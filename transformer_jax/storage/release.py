@@ -14,7 +14,7 @@ from typing import Any
 
 from transformer_jax import __version__
 from transformer_jax.errors import UserError, first_line, shown
-from transformer_jax.storage.files import atomic_write, check_shape, read_json
+from transformer_jax.storage.files import atomic_write, check_shape, finite, read_json
 from transformer_jax.storage.workdir import SavedRun, Workdir
 
 # Raise it if versions before could not read a new folder, and keep reading the older formats.
@@ -114,4 +114,4 @@ def write_config(folder: Path, run: SavedRun, release: Release) -> None:
         **dataclasses.asdict(release),
     }
     with atomic_write(folder / 'config.json') as file:
-        file.write(json.dumps(content, indent=2, ensure_ascii=False) + '\n')
+        file.write(json.dumps(finite(content), indent=2, ensure_ascii=False) + '\n')

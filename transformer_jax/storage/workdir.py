@@ -28,7 +28,7 @@ from typing import Any
 
 from transformer_jax.config import Config
 from transformer_jax.errors import CANNOT_WRITE, UserError, first_line, user_path
-from transformer_jax.storage.files import atomic_write, check_shape, read_json
+from transformer_jax.storage.files import atomic_write, check_shape, finite, read_json
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -45,7 +45,8 @@ _RESULTS = {
     'test': {
         'sentences': int,
         'tokens': int,
-        **dict.fromkeys(('loss', 'perplexity', 'bleu', 'chrf'), float),
+        **dict.fromkeys(('loss', 'perplexity'), (float, None)),
+        **dict.fromkeys(('bleu', 'chrf'), float),
         **dict.fromkeys(('bleu_signature', 'chrf_signature'), str),
     },
     'best_dev': (None, {'step': int, 'bleu': float}),
@@ -363,7 +364,7 @@ class Workdir:
 
     def _write_json(self, name: str, value: Any) -> None:
         with atomic_write(self.path / name) as file:
-            file.write(json.dumps(value, indent=2, ensure_ascii=False) + '\n')
+            file.write(json.dumps(finite(value), indent=2, ensure_ascii=False) + '\n')
 
 
 def _open_lock(path: Path) -> int:

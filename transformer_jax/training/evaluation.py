@@ -1,6 +1,7 @@
 """Scores a run on its dev and test sets: loss, BLEU and chrF, and F1 of a parser."""
 
 import logging
+import math
 from typing import Any, NamedTuple
 
 from jax.sharding import Mesh
@@ -141,7 +142,8 @@ def out_of_patience(config: Config, records: list[dict[str, Any]]) -> bool:
 
 def _best(dev: list[dict[str, Any]]) -> tuple[float, float]:
     """Return the highest score and the lowest loss."""
-    return max(map(quality, dev)), min(record['loss'] for record in dev)
+    losses = (record['loss'] for record in dev)
+    return max(map(quality, dev)), min(math.inf if loss is None else loss for loss in losses)
 
 
 def score_test(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.data.buckets import Bucket
+from transformer_jax.errors import figure
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.runtime.signals import Stopped
@@ -107,10 +108,10 @@ def evaluate(run: Run, state: TrainState) -> dict[str, float]:
     }
     run.metrics.write(record)
     _logger.info(
-        'Step %d: dev loss %.3f, perplexity %.2f, %s %.2f.',
+        'Step %d: dev loss %s, perplexity %s, %s %.2f.',
         step,
-        found.loss.loss,
-        found.loss.perplexity,
+        figure(found.loss.loss, '.3f'),
+        figure(found.loss.perplexity, '.2f'),
         'BLEU' if found.brackets is None else 'F1',
         quality(found.chosen_by),
     )

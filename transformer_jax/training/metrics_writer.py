@@ -6,7 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformer_jax.storage.files import atomic_write, check_shape, parse_json, read_regular
+from transformer_jax.storage.files import (
+    atomic_write,
+    check_shape,
+    finite,
+    parse_json,
+    read_regular,
+)
 from transformer_jax.training.trackers import Tracker
 
 _logger = logging.getLogger('transformer_jax')
@@ -43,11 +49,15 @@ class MetricsWriter:
             with atomic_write(aside, 'wb') as copy:
                 copy.write(path.read_bytes())
         with atomic_write(path) as file:
-            file.writelines(json.dumps(record) + '\n' for record in kept)
+            file.writelines(json.dumps(finite(record)) + '\n' for record in kept)
         self._file = path.open('a', encoding='utf-8')
 
     def write(self, record: dict[str, Any]) -> None:
-        """Write one record at once: 'step', 'kind' ('train' or 'dev') and numbers."""
+        """Write one record at once: 'step', 'kind' ('train' or 'dev') and numbers.
+
+        A number that is not finite becomes None, and no number of the tracker.
+        """
+        record = finite(record)
         self.records.append(record)
         if self._file is None:
             return
@@ -56,7 +66,8 @@ class MetricsWriter:
         kind = record['kind']
         if (kind, record['step']) in self._tracked:
             return
-        numbers = {k: v for k, v in record.items() if k not in ('step', 'kind')}
+        named = {k: v for k, v in record.items() if k not in ('step', 'kind')}
+        numbers = {name: value for name, value in named.items() if value is not None}
         self._tracker.write(record['step'], {f'{kind}/{name}': x for name, x in numbers.items()})
 
     def close(self) -> None:
@@ -84,7 +95,7 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
         try:
             record = parse_json(line, {'step': int, 'kind': str})
             if record['kind'] == 'dev':
-                check_shape(record, {'bleu': float, 'loss': float})
+                check_shape(record, {'bleu': float, 'loss': (float, None)})
         except ValueError:
             unreadable += line is not rest
         else:

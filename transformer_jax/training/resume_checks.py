@@ -219,7 +219,13 @@ def check_same_data(folder: Workdir, saved: SavedRun | None, data: Data) -> None
             'transformer_jax that began it, or choose another --workdir.'
         )
     if saved.data_fingerprint != data.fingerprint:
+        named = saved.config.data
+        has_rules = named.filters or named.augment or 'filters=' in named.corpora
+        versions = (
+            ', or the rules of its filters or spellings with the version' if has_rules else ''
+        )
         raise UserError(
-            f'{folder} belongs to other data: the corpus has changed since '
-            'its run started; restore the corpus, or choose another --workdir.'
+            f'{folder} belongs to other data: the corpus has changed since its run started'
+            f'{versions}; restore the corpus{" or the version" if has_rules else ""}, or choose '
+            'another --workdir.'
         )

@@ -1,6 +1,7 @@
 """The log of training: a record of metrics for every log interval."""
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 import optax
 
+from transformer_jax.errors import figure
 from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.training.metrics_writer import MetricsWriter
 from transformer_jax.training.state import LogWindow, TrainState
@@ -57,7 +59,8 @@ class TrainLog:
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
         tokens = int(window.sums.tokens)
-        speed, self._tokens_before = (tokens - self._tokens_before) / seconds, 0
+        trained, self._tokens_before = tokens - self._tokens_before, 0
+        speed = trained / seconds if seconds else math.inf
         # If every step was skipped there is no loss.
         sums = {'loss': window.sums.loss, 'nll': window.sums.nll} if tokens else {}
         means = {name: float(total) / tokens for name, total in sums.items()}
@@ -74,8 +77,8 @@ class TrainLog:
             'seconds': seconds,
         }
         self._metrics.write(record)
-        loss = f'loss {means["loss"]:.3f}' if means else 'no step taken'
-        bar.set_postfix_str(f'{loss}, {speed:,.0f} tokens/s, lr {rate:.2e}')
+        loss = f'loss {figure(means["loss"], ".3f")}' if means else 'no step taken'
+        bar.set_postfix_str(f'{loss}, {figure(speed, ",.0f")} tokens/s, lr {rate:.2e}')
         return with_empty_window(state)
 
 
