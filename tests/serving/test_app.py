@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from transformer_jax.serving import app
+from transformer_jax.serving import reception
 from transformer_jax.serving.access import Access, _digest
 from transformer_jax.serving.limits import Limits
 
@@ -113,7 +113,11 @@ def test_languages_are_listed_and_detected(serving):
         ({'q': 'a', 'source': ''}, 400, 'source is missing'),
         ({'q': 'a', 'target': 'xx'}, 400, "target='xx' is not supported: choose de or en or fr."),
         ({'q': 'a', 'source': 'xx'}, 400, "source='xx' is not supported: choose auto or en or fr."),
-        ({'q': 'a', 'source': 'fr'}, 400, "source='fr' is not translated to target='fr'"),
+        (
+            {'q': 'a', 'source': 'fr', 'target': 'de'},
+            400,
+            "source='fr' is not translated to target='de'",
+        ),
         ({'q': 'a', 'format': 'pdf'}, 400, "format='pdf' is not supported"),
         ({'q': 'a', 'alternatives': 4}, 400, 'alternatives=4 must be a whole number'),
         (
@@ -268,7 +272,7 @@ def test_numbers_and_signs_stay_as_they_are(serving, translators):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(serving, monkeypatch):
-    monkeypatch.setattr(app, '_BODY_SECONDS', 0.1)
+    monkeypatch.setattr(reception, '_BODY_SECONDS', 0.1)
     half = {'type': 'http.request', 'body': b'{"q":', 'more_body': True}
     assert raw_request(serving(), half) == 408
     assert raw_request(serving(), half, {'type': 'http.disconnect'}) == 499
