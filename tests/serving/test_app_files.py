@@ -53,6 +53,15 @@ def test_a_file_that_cannot_be_translated_is_refused(serving, name, data, proble
     assert problem in answer['error']
 
 
+@pytest.mark.parametrize('field', ['name="q"; filename="{}.txt"', 'name="{}"'])
+def test_a_form_with_half_a_character_is_refused(serving, field):
+    part = f'--x\r\ncontent-disposition: form-data; {field.format("+2D0-")}\r\n\r\na\r\n--x--'
+    kind = {'content-type': 'multipart/form-data; boundary=x; charset=utf-7'}
+    answer = serving().post('/translate_file', content=part, headers=kind)
+    assert answer.status_code == 400
+    assert 'half a character' in answer.json()['error']
+
+
 def test_files_are_worked_on_in_threads_however_few_letters_they_have(serving, monkeypatch):
     called = []
 

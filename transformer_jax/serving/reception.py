@@ -63,7 +63,7 @@ class Reception:
             if most > self._limits.body:
                 most, flag = (
                     self._limits.body,
-                    'or the key in the header: Authorization: Bearer KEY',
+                    'or the header X-API-Key: KEY',
                 )
         body = Body(request, most, flag, self._taking(room, request))
         try:
