@@ -51,21 +51,17 @@ class Reception:
           HTTPException: if there is no room for the body, or the client asks too often.
         """
         fields = address_fields(request)
-        most, flag = self._limits.body, '--max_body of the server'
-        if with_file:
-            most, flag = self._limits.file_body, '--max_file_body of the server'
-        room = self._room
         key = early_key(fields, request)
+        is_stranger = not key and self._access.keys is not None
         if key:
             self._check_key(key)
-        elif self._access.keys is not None:
-            room = self._strangers_room
-            if most > self._limits.body:
-                most, flag = (
-                    self._limits.body,
-                    'or the header X-API-Key: KEY',
-                )
-        body = Body(request, most, flag, self._taking(room, request))
+        most, remedy = self._limits.body, '--max_body of the server'
+        if with_file and is_stranger:
+            remedy = 'or the header X-API-Key: KEY'
+        elif with_file:
+            most, remedy = self._limits.file_body, '--max_file_body of the server'
+        room = self._strangers_room if is_stranger else self._room
+        body = Body(request, most, remedy, self._taking(room, request))
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 fields |= await body.fields(with_file)
