@@ -53,7 +53,7 @@ def test_a_mistake_is_answered_before_anything_is_compiled(run_command, flag, pr
 def test_a_model_with_a_small_beam_has_fewer_alternatives(workdir, caplog):
     flags = serve._parser().parse_args([f'--workdir={workdir}', '--max_alternatives=4'])
     assert serve._server(flags).limits.alternatives == 3
-    assert '--max_alternatives=4 is 3, which is one less than the beam size' in caplog.text
+    assert '--max_alternatives=4: texts have at most 3' in caplog.text
 
 
 def test_a_port_in_use_is_named_before_anything_is_compiled(run_command, workdir, monkeypatch):

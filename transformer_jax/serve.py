@@ -136,9 +136,10 @@ def _server(flags: Any) -> 'Server':
     most_alternatives = max(t.config.decode.beam_size for t in translators.values()) - 1
     if flags.max_alternatives > most_alternatives:
         _logger.warning(
-            '--max_alternatives=%d is %d, which is one less than the beam size of the model.',
+            '--max_alternatives=%d: texts have at most %d, because the beam has %d hypotheses.',
             flags.max_alternatives,
             most_alternatives,
+            most_alternatives + 1,
         )
     metrics = Metrics()
     batcher = Batcher(

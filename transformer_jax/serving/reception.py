@@ -56,10 +56,10 @@ class Reception:
         if key:
             self._check_key(key)
         most, remedy = self._limits.body, '--max_body of the server'
-        if with_file and is_stranger:
-            remedy = 'or the header X-API-Key: KEY'
-        elif with_file:
+        if with_file:
             most, remedy = self._limits.file_body, '--max_file_body of the server'
+        if most > self._limits.body and is_stranger:
+            most, remedy = self._limits.body, 'or the header X-API-Key: KEY'
         room = self._strangers_room if is_stranger else self._room
         body = Body(request, most, remedy, self._taking(room, request))
         try:
