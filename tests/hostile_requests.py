@@ -186,7 +186,7 @@ async def crowd(host: str, port: int, count: int, content: bytes, first: str) ->
             writer.transport.pause_reading()
             writer.write(content)
             writers.append(writer)
-        if k % (count // 4) == 0:
+        if (k + 1) % (count // 4) == 0:
             await asyncio.sleep(0.2)
             began = time.monotonic()
             async with asyncio.timeout(SECONDS):

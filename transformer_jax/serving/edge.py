@@ -1,5 +1,6 @@
 """What every request passes on its way in, and every answer on its way out."""
 
+import asyncio
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -45,6 +46,9 @@ class Edge:
                     headers.setdefault(name, value)
             for part in _pieces(message):
                 await send(part)
+                if part.get('more_body'):
+                    # Otherwise the server learns only at the end that the client has gone.
+                    await asyncio.sleep(0)
 
         refusal = self._sites.refusal(scope['method'], Headers(scope=scope))
         with holding(scope):
