@@ -133,6 +133,7 @@ def test_an_answer_waits_in_small_pieces_for_its_client_to_read(monkeypatch):
     async def scenario():
         async with served() as (port, _):
             reader, _writer = await opened(port, GET % b'/long')
+            await until(lambda: sizes)
             await asyncio.wait_for(reader.readexactly(LONG), 20)
 
     monkeypatch.setattr(Connection, 'pause_writing', paused)
