@@ -243,6 +243,7 @@ async def _serve(
     server: 'Server', config: Any, listening: socket.socket, stop: StopSignals
 ) -> None:
     logging.getLogger('uvicorn.error').addFilter(_is_of_use)
+    logging.getLogger('python_multipart').setLevel(logging.ERROR)  # a line for each bad form
     # It warns of each damaged form, which the answer to its client names.
     logging.getLogger('python_multipart').setLevel(logging.ERROR)
     http = _http_server(config)
