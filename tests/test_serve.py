@@ -1,5 +1,6 @@
 """The command serve, in a process of its own."""
 
+import contextlib
 import json
 import logging
 import os
@@ -38,6 +39,7 @@ def test_a_missing_package_is_named(run_command, monkeypatch):
         ('--host=', '--host is empty: name an address'),
         ('--origin=foo', "--origin='foo' is no origin: write https://HOST, without a path"),
         ('--origin=https://example.org/', "--origin='https://example.org/' is no origin"),
+        ('--proxy=foo', "--proxy='foo' is no address: write that of a host or a network"),
         ('--public_url=foo', "--public_url='foo' is no address: write https://HOST"),
         ('--workdir=absent', "workdir='absent' holds no trained model"),
     ],
@@ -48,10 +50,10 @@ def test_a_mistake_is_answered_before_anything_is_compiled(run_command, flag, pr
     assert problem in err
 
 
-def test_more_alternatives_than_the_beam_has_are_refused(run_command, workdir):
-    code, _, err = run_command(serve, f'--workdir={workdir}', '--max_alternatives=4')
-    assert code == 2
-    assert '--max_alternatives=4 must be below the beam size of the model, which is 4.' in err
+def test_a_model_with_a_small_beam_has_fewer_alternatives(workdir, caplog):
+    flags = serve._parser().parse_args([f'--workdir={workdir}', '--max_alternatives=4'])
+    assert serve._server(flags).limits.alternatives == 3
+    assert '--max_alternatives=4: texts have at most 3' in caplog.text
 
 
 def test_a_port_in_use_is_named_before_anything_is_compiled(run_command, workdir, monkeypatch):
@@ -61,6 +63,15 @@ def test_a_port_in_use_is_named_before_anything_is_compiled(run_command, workdir
         code, _, err = run_command(serve, f'--workdir={workdir}', f'--port={port}')
     assert code == 2
     assert f'--host=127.0.0.1 --port={port} cannot be listened at' in err
+
+
+def test_the_second_of_two_servers_that_start_on_one_port_is_told():
+    with contextlib.closing(serve._bound('127.0.0.1', 0)) as first:
+        port = first.getsockname()[1]
+        with contextlib.closing(serve._bound('127.0.0.1', port)) as second:
+            serve._listen(first, '127.0.0.1', port)
+            with pytest.raises(UserError, match=f'--port={port} cannot be listened at'):
+                serve._listen(second, '127.0.0.1', port)
 
 
 def test_a_host_that_is_not_there_is_named():
@@ -123,9 +134,10 @@ def test_a_server_answers_and_ends_as_asked(workdir, translator):
 def test_a_client_that_breaks_the_protocol_writes_no_trace_into_the_log():
     from h11 import LocalProtocolError
 
-    def record(error):
-        return logging.LogRecord('uvicorn.error', logging.ERROR, '', 1, 'x', None, error)
+    def record(error, message='x'):
+        return logging.LogRecord('uvicorn.error', logging.ERROR, '', 1, message, None, error)
 
     assert not serve._is_of_use(record((LocalProtocolError, LocalProtocolError('x'), None)))
     assert serve._is_of_use(record((ValueError, ValueError('x'), None)))
     assert serve._is_of_use(record(None))
+    assert not serve._is_of_use(record(None, 'Invalid HTTP request received.'))

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import functools
 import importlib.util
 import logging
 import socket
 import sys
 from collections.abc import Sequence
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 
 _PACKAGES = ('starlette', 'uvicorn', 'prometheus_client', 'python_multipart', 'babel', 'sentencex')
 _GRACE = 7  # seconds in which requests that are being answered may end
-_MOST_CONNECTIONS = 1000
+_BACKLOG = 128  # connections that asyncio opens before it looks after others
 _POLL = 0.05  # seconds
+_logger = logging.getLogger('transformer_jax')
 _STOPPING = 'Stopping: requests that are being answered end.'
 
 
@@ -47,6 +50,7 @@ def main(arguments: Sequence[str]) -> None:
         # Compiling takes minutes, after which it would be late to say that the port is in use.
         with contextlib.closing(_bound(flags.host, flags.port)) as listening:
             server.batcher.prepare()
+            _listen(listening, flags.host, flags.port)
             stop_if_requested()
             server.batcher.start()
             server.metrics.opened()
@@ -80,7 +84,7 @@ def _parser() -> command_line.Parser:
         ('requests_per_minute', 0, 'of each key or address; 0 is no limit'),
         ('max_characters', limits.characters, 'characters of a request'),
         ('max_texts', limits.texts, 'texts of a request'),
-        ('max_alternatives', limits.alternatives, 'alternatives of a text, below the beam size'),
+        ('max_alternatives', limits.alternatives, 'alternatives of a text; a small beam has fewer'),
         ('max_body', limits.body, 'bytes of the body of a request'),
         ('max_file_characters', limits.file_characters, 'characters of a file'),
         ('max_file_body', limits.file_body, 'bytes of the body of a request with a file'),
@@ -105,6 +109,13 @@ def _parser() -> command_line.Parser:
         help='address at which clients reach the server, for links to translated files, if a proxy '
         'is before it: https://example.org/translate',
     )
+    parser.add_argument(
+        '--proxy',
+        action='append',
+        default=[],
+        help='address or network of a proxy before the server: X-Forwarded-For says who asks, and '
+        'limits of clients do not hold for the proxy, for example 10.0.0.0/8',
+    )
     return parser
 
 
@@ -122,13 +133,14 @@ def _server(flags: Any) -> 'Server':
 
     workdirs = flags.workdir or ['tatoeba_en_fr']
     translators = translators_by_pair({one: Translator.load(one) for one in workdirs})
-    for translator in translators.values():
-        beam_size = translator.config.decode.beam_size
-        if flags.max_alternatives >= beam_size:
-            raise UserError(
-                f'--max_alternatives={flags.max_alternatives} must be below the beam size of the '
-                f'model, which is {beam_size}.'
-            )
+    most_alternatives = max(t.config.decode.beam_size for t in translators.values()) - 1
+    if flags.max_alternatives > most_alternatives:
+        _logger.warning(
+            '--max_alternatives=%d: texts have at most %d, because the beam has %d hypotheses.',
+            flags.max_alternatives,
+            most_alternatives,
+            most_alternatives + 1,
+        )
     metrics = Metrics()
     batcher = Batcher(
         translators,
@@ -140,7 +152,7 @@ def _server(flags: Any) -> 'Server':
         flags.max_body,
         flags.max_characters,
         flags.max_texts,
-        flags.max_alternatives,
+        min(flags.max_alternatives, most_alternatives),
         flags.max_file_body,
         flags.max_file_characters,
     )
@@ -158,44 +170,69 @@ def _http_server(config: Any) -> Any:
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    """Whether uvicorn's message is no trace about a client that broke the protocol."""
+    """Whether uvicorn's message is not about a client that broke the protocol."""
     error = record.exc_info[1] if record.exc_info else None
-    return type(error).__name__ != 'LocalProtocolError'
+    if type(error).__name__ == 'LocalProtocolError':
+        return False
+    return record.getMessage() not in (
+        'Invalid HTTP request received.',
+        'Unsupported upgrade request.',
+    )
 
 
 def _config(server: 'Server', flags: Any) -> Any:
     """Return the settings of uvicorn."""
     import uvicorn
 
+    from transformer_jax.serving.connections import Connection, Connections, most_connections
+
+    connections = Connections(most_connections(), proxies=[*map(ip_network, flags.proxy)])
     return uvicorn.Config(
-        server.application(flags.origin, flags.public_url),
+        server.application(flags.origin, flags.public_url, flags.host),
         host=flags.host,
         port=flags.port,
+        http=functools.partial(Connection, connections),
+        ws='none',
         log_config=None,
         access_log=False,  # texts may be in addresses
         server_header=False,
         timeout_graceful_shutdown=_GRACE,
-        proxy_headers=False,
-        limit_concurrency=_MOST_CONNECTIONS,
+        proxy_headers=bool(flags.proxy),
+        forwarded_allow_ips=flags.proxy,
+        backlog=_BACKLOG,
     )
 
 
 def _bound(host: str, port: int) -> socket.socket:
     """Return a socket that has this address, and does not listen yet."""
+    from transformer_jax.serving.connections import Listener
+
     bound = None
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family)
+        bound = Listener(family)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except (OSError, UnicodeError) as error:
         if bound is not None:
             bound.close()
-        reason = getattr(error, 'strerror', None) or error
-        raise UserError(
-            f'--host={host} --port={port} cannot be listened at ({reason}): choose another.'
-        ) from None
+        raise _in_use(host, port, error) from None
     return bound
+
+
+def _listen(bound: socket.socket, host: str, port: int) -> None:
+    """Open the port, which another server may have opened meanwhile."""
+    try:
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        raise _in_use(host, port, error) from None
+
+
+def _in_use(host: str, port: int, error: Exception) -> UserError:
+    reason = getattr(error, 'strerror', None) or error
+    return UserError(
+        f'--host={host} --port={port} cannot be listened at ({reason}): choose another.'
+    )
 
 
 def _url(host: str, port: int) -> str:
@@ -206,6 +243,9 @@ async def _serve(
     server: 'Server', config: Any, listening: socket.socket, stop: StopSignals
 ) -> None:
     logging.getLogger('uvicorn.error').addFilter(_is_of_use)
+    logging.getLogger('python_multipart').setLevel(logging.ERROR)  # a line for each bad form
+    # It warns of each damaged form, which the answer to its client names.
+    logging.getLogger('python_multipart').setLevel(logging.ERROR)
     http = _http_server(config)
     serving = asyncio.create_task(http.serve([listening]))
     is_open = False

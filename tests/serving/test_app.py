@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from transformer_jax.serving import app
+from transformer_jax.serving import app, reception
 from transformer_jax.serving.access import Access, _digest
 from transformer_jax.serving.limits import Limits
 
@@ -113,7 +113,11 @@ def test_languages_are_listed_and_detected(serving):
         ({'q': 'a', 'source': ''}, 400, 'source is missing'),
         ({'q': 'a', 'target': 'xx'}, 400, "target='xx' is not supported: choose de or en or fr."),
         ({'q': 'a', 'source': 'xx'}, 400, "source='xx' is not supported: choose auto or en or fr."),
-        ({'q': 'a', 'source': 'fr'}, 400, "source='fr' is not translated to target='fr'"),
+        (
+            {'q': 'a', 'source': 'fr', 'target': 'de'},
+            400,
+            "source='fr' is not translated to target='de'",
+        ),
         ({'q': 'a', 'format': 'pdf'}, 400, "format='pdf' is not supported"),
         ({'q': 'a', 'alternatives': 4}, 400, 'alternatives=4 must be a whole number'),
         (
@@ -193,6 +197,19 @@ def test_a_wrong_key_in_the_header_is_refused_before_the_body_comes(serving):
     assert raw_request(client, headers=[(b'authorization', b'Bearer wrong')]) == 403
 
 
+def test_a_long_file_comes_only_after_its_key(serving):
+    client = serving(Limits(body=1000), access=Access({_digest('secret'): None}))
+    form = {'source': 'en', 'target': 'fr', 'api_key': 'secret'}
+    file = {'file': ('a.txt', b'a ' * 1000)}
+    late = client.post('/translate_file', data=form, files=file)
+    assert late.status_code == 413
+    assert 'send less (or the header X-API-Key: KEY)' in late.json()['error']
+    del form['api_key']
+    for headers in ({'x-api-key': 'secret'}, {'authorization': 'bearer secret'}):
+        early = client.post('/translate_file', data=form, files=file, headers=headers)
+        assert early.status_code == 200
+
+
 def test_the_password_of_a_proxy_is_no_key(serving):
     client = serving(access=Access({_digest('secret'): None}))
     fields = {'q': 'a', 'source': 'en', 'target': 'fr', 'api_key': 'secret'}
@@ -268,7 +285,7 @@ def test_numbers_and_signs_stay_as_they_are(serving, translators):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(serving, monkeypatch):
-    monkeypatch.setattr(app, '_BODY_SECONDS', 0.1)
+    monkeypatch.setattr(reception, '_BODY_SECONDS', 0.1)
     half = {'type': 'http.request', 'body': b'{"q":', 'more_body': True}
     assert raw_request(serving(), half) == 408
     assert raw_request(serving(), half, {'type': 'http.disconnect'}) == 499
@@ -318,14 +335,70 @@ def test_metrics_count(serving):
     assert 'translate_compilations_total 0.0' in lines
 
 
-def test_pages_of_other_origins_may_not_ask_unless_told(serving):
+def test_pages_of_other_origins_may_not_ask_unless_told(serving, translators):
     headers = {'origin': 'https://example.org'}
     fields = {'q': 'a', 'source': 'en', 'target': 'fr'}
-    closed = serving().post('/translate', json=fields, headers=headers)
-    assert 'access-control-allow-origin' not in closed.headers
+    closed = serving().post('/translate', data=fields, headers=headers)
+    assert (closed.status_code, [*closed.json()]) == (403, ['error'])
+    assert translators['en', 'fr'].batches == []
     client = serving(origins=['https://example.org'])
     opened = client.post('/translate', json=fields, headers=headers)
     assert opened.headers['access-control-allow-origin'] == 'https://example.org'
+
+
+def test_every_answer_tells_browsers_what_they_may_do_with_it(serving):
+    client = serving()
+    attention = client.post('/attention', json={'q': 'a', 'source': 'en', 'target': 'fr'})
+    answers = [client.get(path) for path in ('/', '/docs', '/languages', '/nothing')]
+    failed = client.post('/translate', json={'q': 'fail', 'source': 'en', 'target': 'fr'})
+    for answer in (attention, *answers, failed):
+        assert answer.headers['x-content-type-options'] == 'nosniff'
+        assert answer.headers['referrer-policy'] == 'same-origin'
+        assert "default-src 'none'" in answer.headers['content-security-policy']
+        assert "frame-ancestors 'self'" in answer.headers['content-security-policy']
+
+
+def test_fields_may_stand_in_the_address(serving):
+    client = serving()
+    address = '/translate?q=a&q=%C3%A9&source=en&target=fr&alternatives=0'
+    assert client.post(address).json() == {'translatedText': ['A', '\xc9']}
+    body = client.post('/translate?source=en&target=de', json={'q': 'a', 'target': 'fr'})
+    assert body.json() == {'translatedText': 'A'}
+    data = {'files': {'file': ('a.txt', b'a')}}
+    assert client.post('/translate_file?source=en&target=fr', **data).status_code == 200
+
+
+@pytest.mark.parametrize('alternatives', [None, ''])
+def test_no_alternatives_may_be_said_in_several_ways(serving, alternatives):
+    found = asked(serving(), q='a', alternatives=alternatives)
+    assert found == (200, {'translatedText': 'A'})
+
+
+def test_codes_of_languages_may_have_any_case(serving):
+    assert asked(serving(), q='a', source='EN', target='Fr')[0] == 200
+    french = asked(serving(), q='Ceci est une maison.', source='AUTO', target='EN')[1]
+    assert french['detectedLanguage']['language'] == 'fr'
+
+
+@pytest.mark.parametrize('language', ['en', 'de'])
+def test_a_text_stays_as_it_is_if_source_and_target_are_one(serving, language):
+    fields = {'q': '<p>a', 'source': language, 'target': language, 'format': 'html'}
+    assert asked(serving(), **fields) == (200, {'translatedText': '<p>a'})
+
+
+def test_a_model_with_a_small_beam_gives_fewer_alternatives(serving, translators):
+    translators['en', 'fr'].config.decode.beam_size = 2
+    answer = asked(serving(), q='a', alternatives=3)[1]
+    assert answer == {'translatedText': 'A', 'alternatives': ['A 1']}
+
+
+def test_what_fails_in_a_parser_is_answered_with_one_sentence(serving, monkeypatch):
+    def parser(text):
+        raise RecursionError
+
+    monkeypatch.setattr(app, 'HtmlDocument', parser)
+    status, answer = asked(serving(), q='<p>a', format='html')
+    assert (status, answer['error'][:24]) == (400, 'q cannot be read (Recurs')
 
 
 def test_what_is_not_there_is_answered_in_the_same_shape(serving):

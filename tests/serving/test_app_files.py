@@ -1,6 +1,6 @@
 import pytest
 
-from transformer_jax.serving import app
+from transformer_jax.serving import file_routes
 from transformer_jax.serving.limits import Limits
 
 
@@ -25,8 +25,13 @@ def test_the_language_of_a_file_is_found(serving):
     client = serving()
     found = file_sent(client, 'a.txt', b'This house is very old.', source='auto')[1]
     assert found['detectedLanguage']['language'] == 'en'
-    french = file_sent(client, 'a.txt', b'Ceci est une maison.', source='auto')
-    assert french == (400, {'error': 'file is in fr already: choose another target.'})
+
+
+@pytest.mark.parametrize('source', ['auto', 'fr'])
+def test_a_file_in_the_target_language_stays_as_it_is(serving, source):
+    client, data = serving(), b'\xef\xbb\xbfCeci est une maison.\r\n'
+    answer = file_sent(client, 'a.txt', data, source=source)[1]
+    assert client.get(answer['translatedFileUrl']).content == data
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,15 @@ def test_a_file_that_cannot_be_translated_is_refused(serving, name, data, proble
     assert problem in answer['error']
 
 
+@pytest.mark.parametrize('field', ['name="q"; filename="{}.txt"', 'name="{}"'])
+def test_a_form_with_half_a_character_is_refused(serving, field):
+    part = f'--x\r\ncontent-disposition: form-data; {field.format("+2D0-")}\r\n\r\na\r\n--x--'
+    kind = {'content-type': 'multipart/form-data; boundary=x; charset=utf-7'}
+    answer = serving().post('/translate_file', content=part, headers=kind)
+    assert answer.status_code == 400
+    assert 'half a character' in answer.json()['error']
+
+
 def test_files_are_worked_on_in_threads_however_few_letters_they_have(serving, monkeypatch):
     called = []
 
@@ -55,7 +69,7 @@ def test_files_are_worked_on_in_threads_however_few_letters_they_have(serving, m
         called.append(function.__name__)
         return function(*args)
 
-    monkeypatch.setattr(app, 'run_in_threadpool', in_thread)
+    monkeypatch.setattr(file_routes, 'run_in_threadpool', in_thread)
     assert file_sent(serving(), 'a.html', b'<p>a')[0] == 200
     assert called == ['document_of', 'submit', '_joined']
 

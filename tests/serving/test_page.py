@@ -129,7 +129,7 @@ def test_the_page_may_run_only_its_own_files_and_needs_no_key():
             assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'self'"} <= policy
             assert 'unsafe' not in ' '.join(policy)
             assert answer.headers['x-content-type-options'] == 'nosniff'
-            assert answer.headers['referrer-policy'] == 'no-referrer'
+            assert answer.headers['referrer-policy'] == 'same-origin'
             assert answer.headers['cache-control'] == 'no-cache'
 
 

@@ -2,24 +2,20 @@
 
 import asyncio
 import functools
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any
-from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from transformer_jax.documents.document import Document, PlainText
-from transformer_jax.documents.files import kind_of
 from transformer_jax.documents.html import HtmlDocument
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation, join
@@ -27,31 +23,28 @@ from transformer_jax.inference.segments import SegmentedText
 from transformer_jax.inspection.attention_page import attention_page
 from transformer_jax.serving.access import Access
 from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
-from transformer_jax.serving.docs_page import docs_page
-from transformer_jax.serving.downloads import Downloads
+from transformer_jax.serving.edge import Edge
+from transformer_jax.serving.file_routes import FileRoutes
+from transformer_jax.serving.information import information_routes
 from transformer_jax.serving.languages import Detected, Languages, Pair
 from transformer_jax.serving.limits import Limits
-from transformer_jax.serving.metrics import CONTENT_TYPE, Metrics
-from transformer_jax.serving.openapi import document
-from transformer_jax.serving.page import HEADERS, page_routes
+from transformer_jax.serving.metrics import Metrics
+from transformer_jax.serving.page import ONE_PAGE_HEADERS, page_routes
+from transformer_jax.serving.reception import Reception
 from transformer_jax.serving.requests import (
     Invalid,
-    Room,
     TranslateRequest,
-    api_key,
-    document_of,
     languages_of,
-    read_body,
+    parsed,
     texts_of,
     translate_request,
 )
-from transformer_jax.serving.settings import settings
+from transformer_jax.serving.sites import Sites
 from transformer_jax.serving.texts import TextSplitter
+from transformer_jax.serving.waiting import while_waited_for
 
-_BODY_SECONDS = 30
 _MOST_SHOWN = 8  # sentences on a page of attention
 _SHORT = 1000  # characters for which a thread costs more than the work
-_POLL = 0.25  # seconds between two looks whether a client is still there
 
 
 class Server:
@@ -69,48 +62,44 @@ class Server:
         """Answer nothing yet."""
         self.batcher, self.limits, self.access, self.metrics = batcher, limits, access, metrics
         self.languages = Languages(batcher.translators)
-        self._downloads = Downloads()
-        self._room = Room(16 * max(limits.body, limits.file_body))
-        # Files can take much memory while they are read and written.
-        self._of_files = asyncio.Semaphore(2)
+        self.reception = Reception(limits, access)
         self._splitters = {
             pair: TextSplitter(pair[0], _lengths(translator.vocabulary.source), LENGTHS[-1])
             for pair, translator in batcher.translators.items()
         }
 
-    def application(self, origins: Sequence[str] = (), public_url: str = '') -> Starlette:
+    def application(
+        self, origins: Sequence[str] = (), public_url: str = '', host: str = ''
+    ) -> Edge:
         """Return the ASGI application.
 
         Args:
           origins: pages of these origins may ask from a browser.
           public_url: the address at which clients reach it; '' takes that of each request.
+          host: the address that it listens at, see `Sites`.
         """
-        self._public_url = public_url
-        routes = {
-            '/translate': ('POST', self._translate),
-            '/attention': ('POST', self._attention),
-            '/translate_file': ('POST', self._translate_file),
-            '/download_file/{token}': ('GET', self._download_file),
-            '/detect': ('POST', self._detect),
-            '/languages': ('GET', self._languages),
-            '/frontend/settings': ('GET', self._settings),
-            '/health': ('GET', self._health),
-            '/metrics': ('GET', self._metrics),
-            '/docs': ('GET', self._docs),
-            '/spec': ('GET', self._spec),
+        files = FileRoutes(self, public_url)
+        asked = {
+            '/translate': self._translate,
+            '/attention': self._attention,
+            '/translate_file': files.translate,
+            '/detect': self._detect,
         }
+        told = {'/download_file/{token}': files.download, **information_routes(self)}
         cors = Middleware(
             CORSMiddleware, allow_origins=[*origins], allow_methods=['*'], allow_headers=['*']
         )
-        return Starlette(
+        application = Starlette(
             routes=[
                 Route(path, self._counted(path, answer), methods=[method])
-                for path, (method, answer) in routes.items()
+                for method, answers in (('POST', asked), ('GET', told))
+                for path, answer in answers.items()
             ]
             + page_routes(),
             exception_handlers={HTTPException: _error, Exception: _failure},
             middleware=[cors] if origins else [],
         )
+        return Edge(application, Sites(origins, public_url, host))
 
     def _counted(
         self, path: str, answer: Callable[[Request], Awaitable[Response]]
@@ -138,39 +127,8 @@ class Server:
 
         return counted
 
-    async def _fields(self, request: Request, with_file: bool = False) -> dict[str, Any]:
-        """Return the fields of a request that may be answered."""
-        # Other schemes are a proxy's; then the key is in the body.
-        if request.headers.get('authorization', '').lower().startswith('bearer '):
-            self._check_key(api_key({}, request))
-        try:
-            async with asyncio.timeout(_BODY_SECONDS):
-                most = self.limits.file_body if with_file else self.limits.body
-                fields = await read_body(request, most, self._room, with_file)
-        except TimeoutError:
-            raise Invalid(
-                f'the body took more than {_BODY_SECONDS} seconds: send it faster.', 408
-            ) from None
-        except ClientDisconnect:
-            raise HTTPException(499, 'the client has gone away.') from None
-        key = api_key(fields, request)
-        self._check_key(key)
-        address = request.client.host if request.client else ''
-        wait = self.access.seconds_to_wait(key, address)
-        if wait:
-            raise HTTPException(
-                429,
-                f'too many requests: try again in {wait:.0f} seconds.',
-                {'Retry-After': str(int(wait) + 1)},
-            )
-        return fields
-
-    def _check_key(self, key: str) -> None:
-        if not self.access.is_known(key):
-            raise Invalid('api_key is missing or not known: ask who runs this server for one.', 403)
-
     async def _translate(self, request: Request) -> Response:
-        fields = await self._fields(request)
+        fields = await self.reception.fields(request)
         asked = translate_request(fields, self.limits, self.languages.pairs)
         characters = sum(map(len, asked.texts))
         self.metrics.characters.inc(characters)
@@ -178,7 +136,7 @@ class Server:
         documents, detected = await run(self._read, asked)
         sources = [one.language if one else asked.source for one in detected]
         n_best = 1 + asked.alternatives
-        found = await self._translations(request, run, documents, sources, asked.target, n_best)
+        found = await self.translations(request, run, documents, sources, asked.target, n_best)
         # A text in the target language stays as it is.
         found = [outputs or [text] for outputs, text in zip(found, asked.texts, strict=True)]
         answer = {'translatedText': [outputs[0] for outputs in found]}
@@ -193,7 +151,8 @@ class Server:
     def _read(self, asked: TranslateRequest) -> tuple[list[Document], list[Detected | None]]:
         """Return the texts of a request as documents, and the language of each if it is asked."""
         try:
-            documents = [HtmlDocument(x) if asked.is_html else PlainText(x) for x in asked.texts]
+            parser = HtmlDocument if asked.is_html else PlainText
+            documents = [parsed('q', parser, text) for text in asked.texts]
         except UserError as error:
             raise Invalid(f'q: {error}') from None
         if asked.source != 'auto':
@@ -202,7 +161,7 @@ class Server:
             self.languages.source_for(' '.join(x.texts), asked.target) for x in documents
         ]
 
-    async def _translations(
+    async def translations(
         self,
         request: Request,
         run: Callable[..., Awaitable[Any]],
@@ -219,7 +178,7 @@ class Server:
           documents: what to translate.
           sources: the language of each.
           target: the language to translate to.
-          n_best: number of translations of each.
+          n_best: number of translations of each; fewer where the beam is smaller.
         """
         places: dict[Pair, list[int]] = {}
         for k, source in enumerate(sources):
@@ -231,16 +190,17 @@ class Server:
 
         def submit() -> None:
             for pair, of_pair in places.items():
+                possible = self.batcher.translators[pair].config.decode.beam_size
                 split = self._splitters[pair]
                 parts.update((k, [split(text) for text in documents[k].texts]) for k in of_pair)
                 sentences = [s for k in of_pair for text in parts[k] for s in text.segments]
                 align = any(documents[k].needs_alignment for k in of_pair)
-                jobs.append(self.batcher.submit(pair, sentences, n_best, align))
+                jobs.append(self.batcher.submit(pair, sentences, min(n_best, possible), align))
 
         try:
             await run(submit)
             for of_pair, job in zip(places.values(), jobs, strict=True):
-                outputs = iter(await _answer(job.results, request))
+                outputs = iter(await while_waited_for(asyncio.wrap_future(job.results), request))
                 for k in of_pair:
                     found[k] = await run(_joined, documents[k], parts[k], outputs)
         finally:
@@ -248,45 +208,9 @@ class Server:
                 job.cancel()
         return found
 
-    async def _translate_file(self, request: Request) -> Response:
-        fields = await self._fields(request, with_file=True)
-        source, target = languages_of(fields, self.languages.pairs)
-        name, document = await self._of_file(document_of, fields, self.limits)
-        self.metrics.characters.inc(sum(map(len, document.texts)))
-        answer = {}
-        if source == 'auto':
-            text = ' '.join(document.texts)
-            detected = await self._of_file(self.languages.source_for, text, target)
-            answer['detectedLanguage'] = detected._asdict()
-            source = detected.language
-            if source == target:
-                raise Invalid(f'file is in {target} already: choose another target.')
-        ((data,),) = await self._translations(request, self._of_file, [document], [source], target)
-        kind = kind_of(name)
-        stem = re.split(r'[/\\]', name[: -len(kind)])[-1]
-        token = self._downloads.keep(f'{stem}.{target}{kind}', data)
-        address = self._public_url or str(request.base_url)
-        answer['translatedFileUrl'] = f'{address.rstrip("/")}/download_file/{token}'
-        return JSONResponse(answer)
-
-    async def _of_file(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in a thread, when not too many files are worked on."""
-        async with self._of_files:
-            return await run_in_threadpool(function, *args)
-
-    async def _download_file(self, request: Request) -> Response:
-        file = self._downloads.get(request.path_params['token'])
-        if file is None:
-            raise HTTPException(404, 'this file is not here (any more): translate it again.')
-        headers = {
-            'Content-Disposition': f"attachment; filename*=utf-8''{quote(file.name, safe='')}",
-            'X-Content-Type-Options': 'nosniff',
-        }
-        return Response(file.data, media_type='application/octet-stream', headers=headers)
-
     async def _attention(self, request: Request) -> Response:
         """Answer with a page that shows the attention for the first sentences of a text."""
-        fields = await self._fields(request)
+        fields = await self.reception.fields(request)
         texts, is_list = texts_of(fields, self.limits)
         if is_list:
             raise Invalid('q is a list: attention is that of one text.')
@@ -300,41 +224,17 @@ class Server:
         if not sentences:
             raise Invalid('q has no sentence: send a text.')
         future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN])
-        try:
-            found = await _answer(future, request)
-        finally:
-            future.cancel()  # nobody waits for it any more
+        found = await while_waited_for(asyncio.wrap_future(future), request)
         page = await run_in_threadpool(
             attention_page, found, f'Attention from {source} to {target}'
         )
-        return HTMLResponse(page, headers={'Content-Security-Policy': "frame-ancestors 'self'"})
+        return HTMLResponse(page, headers=ONE_PAGE_HEADERS)
 
     async def _detect(self, request: Request) -> Response:
-        fields = await self._fields(request)
+        fields = await self.reception.fields(request)
         texts, is_list = texts_of(fields, self.limits)
         found = [[one._asdict() for one in self.languages.detect(text)] for text in texts]
         return JSONResponse(found if is_list else found[0])
-
-    async def _languages(self, request: Request) -> Response:
-        return JSONResponse(self.languages.listed())
-
-    async def _settings(self, request: Request) -> Response:
-        return JSONResponse(settings(self.languages, self.limits, self.access))
-
-    async def _health(self, request: Request) -> Response:
-        if not self.batcher.is_alive():
-            return JSONResponse({'error': 'nothing translates any more: the log says why.'}, 503)
-        return JSONResponse({'status': 'ok'})
-
-    async def _metrics(self, request: Request) -> Response:
-        return Response(self.metrics.text(self.batcher.waiting()), media_type=CONTENT_TYPE)
-
-    async def _docs(self, request: Request) -> Response:
-        page = docs_page(document(self.languages.pairs, self.limits))
-        return HTMLResponse(page, headers=HEADERS)
-
-    async def _spec(self, request: Request) -> Response:
-        return JSONResponse(document(self.languages.pairs, self.limits))
 
 
 async def _answered(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
@@ -372,15 +272,6 @@ def _joined(
         document.translated([of_text[min(n, len(of_text) - 1)] for of_text in texts])
         for n in range(max(map(len, texts), default=1))
     ]
-
-
-async def _answer(future: Future[Any], request: Request) -> Any:
-    """Wait for a result as long as the client does."""
-    results = asyncio.wrap_future(future)
-    while not (await asyncio.wait([results], timeout=_POLL))[0]:
-        if await request.is_disconnected():
-            raise HTTPException(499, 'the client has gone away.')
-    return results.result()
 
 
 async def _error(request: Request, error: HTTPException) -> Response:

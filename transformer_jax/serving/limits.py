@@ -1,6 +1,7 @@
 """What a request may ask for."""
 
 import dataclasses
+from ipaddress import ip_network
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -40,6 +41,14 @@ def check_flags(flags: Any) -> None:
             raise UserError(
                 f'--origin={origin!r} is no origin: write https://HOST, without a path, or *.'
             )
+    for proxy in flags.proxy:
+        try:
+            ip_network(proxy)
+        except ValueError:
+            raise UserError(
+                f'--proxy={proxy!r} is no address: write that of a host or a network, for example '
+                '10.0.0.0/8.'
+            ) from None
     if flags.public_url and not _is_http(urlsplit(flags.public_url)):
         raise UserError(
             f'--public_url={flags.public_url!r} is no address: write https://HOST or http://HOST.'

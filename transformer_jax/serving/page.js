@@ -95,8 +95,10 @@ function count() {
 
 // Return the answer to a request; throw an Error with a sentence for people.
 async function ask(path, fields, signal) {
-  const options = fields instanceof FormData ? { body: fields }
-    : { body: JSON.stringify(fields), headers: { 'Content-Type': 'application/json' } };
+  const isForm = fields instanceof FormData, headers = isForm ? {} : { 'Content-Type': 'application/json' };
+  // The server does not read a long body before it knows the key. A proxy may need Authorization.
+  if (/^[!-~]+$/.test(byId('key').value)) headers['X-API-Key'] = byId('key').value;
+  const options = { body: isForm ? fields : JSON.stringify(fields), headers };
   const response = await fetch(path, fields ? { method: 'POST', signal, ...options } : {}).catch(error => {
     throw error.name === 'AbortError' ? error : new Error(`The server does not answer${fields instanceof FormData ? ', or the file has gone' : ''}: try again later.`);
   });

@@ -19,11 +19,12 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
 )
-HEADERS = {
-    'Content-Security-Policy': _POLICY,
-    'X-Content-Type-Options': 'nosniff',
-    'Referrer-Policy': 'no-referrer',
-    'Cache-Control': 'no-cache',
+HEADERS = {'Content-Security-Policy': _POLICY, 'Cache-Control': 'no-cache'}
+# For a page that has its script in itself, with texts of others.
+ONE_PAGE_HEADERS = {
+    'Content-Security-Policy': "default-src 'none'; script-src 'unsafe-inline'; style-src "
+    "'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    'Cache-Control': 'no-store',
 }
 
 

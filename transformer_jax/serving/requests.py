@@ -1,9 +1,12 @@
 """The bodies of requests: read within limits, and checked."""
 
+import collections
+import contextlib
 import dataclasses
 import json
+import logging
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from starlette.datastructures import UploadFile
@@ -12,9 +15,10 @@ from starlette.requests import Request
 
 from transformer_jax.documents.document import Document
 from transformer_jax.documents.files import read_document
-from transformer_jax.errors import is_utf8, shown
+from transformer_jax.errors import UserError, is_utf8, shown
 from transformer_jax.serving.limits import Limits
 
+_logger = logging.getLogger('transformer_jax')
 FORMATS = ('text', 'html')
 
 
@@ -26,31 +30,44 @@ class Invalid(HTTPException):
 
 
 class Room:
-    """The memory that all bodies that are being read may take together."""
+    """The memory that all requests may take together, and each client of it."""
 
-    def __init__(self, most: int):
+    def __init__(self, most: int, share: int):
         """Nothing is taken.
 
         Args:
           most: bytes.
+          share: bytes of one client.
         """
-        self._left = most
+        self._left, self._share = most, share
+        self._taken: collections.Counter[str] = collections.Counter()
 
-    def take(self, size: int) -> None:
-        """Take some bytes.
+    @contextlib.contextmanager
+    def held(self, client: str) -> Iterator[Callable[[int], None]]:
+        """Give a function that takes bytes for a client, and give them all back at the end.
 
-        Raises:
-          HTTPException: if they are not left.
+        The function raises HTTPException if they are not left.
         """
-        if size > self._left:
-            raise HTTPException(
-                503, 'others send much at this moment: try again later.', {'Retry-After': '10'}
-            )
-        self._left -= size
+        taken = 0
 
-    def give_back(self, size: int) -> None:
-        """Give bytes back that were taken."""
-        self._left += size
+        def take(size: int) -> None:
+            nonlocal taken
+            if size > self._left or self._taken[client] + size > self._share:
+                who = 'others send' if size > self._left else 'you send'
+                raise HTTPException(
+                    503, f'{who} much at this moment: try again later.', {'Retry-After': '10'}
+                )
+            taken += size
+            self._left -= size
+            self._taken[client] += size
+
+        try:
+            yield take
+        finally:
+            self._left += taken
+            self._taken[client] -= taken
+            if not self._taken[client]:
+                del self._taken[client]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,72 +91,110 @@ class TranslateRequest:
     alternatives: int
 
 
-async def read_body(
-    request: Request, most: int, room: Room, with_file: bool = False
-) -> dict[str, Any]:
-    """Return the fields of a body, which is JSON or a form.
-
-    Args:
-      request: the request.
-      most: bytes of the body.
-      room: what the bodies of all requests may take.
-      with_file: whether it has to be a form with a file; otherwise it may have none.
+def address_fields(request: Request) -> dict[str, Any]:
+    """Return the fields that stand in the address of a request.
 
     Raises:
-      Invalid: if it is too long, or neither.
-      HTTPException: if there is no room for it.
+      Invalid: if they are not UTF-8.
     """
-    kind = request.headers.get('content-type', '').partition(';')[0].strip().lower()
-    if with_file and kind != 'multipart/form-data':
-        raise Invalid('file is missing: send a form (multipart/form-data) with a file.', 415)
-    received = bytearray()
-    try:
-        async for part in request.stream():
-            if len(received) + len(part) > most:
-                flag = '--max_file_body' if with_file else '--max_body'
-                raise Invalid(
-                    f'the body has more than {most:,} bytes: send less ({flag} of the server).', 413
-                )
-            room.take(len(part))
-            received += part
-        return await _fields(request, kind, received, most, with_file)
-    finally:
-        room.give_back(len(received))
+    return _as_fields(request.query_params.multi_items())
 
 
-async def _fields(
-    request: Request, kind: str, received: bytearray, most: int, with_file: bool
-) -> dict[str, Any]:
-    if kind in ('application/x-www-form-urlencoded', 'multipart/form-data'):
-        # Starlette reads what has been received once more.
-        request._body = bytes(received)
+class Body:
+    """The body of a request, which is JSON or a form, or empty."""
+
+    def __init__(self, request: Request, most: int, remedy: str, take: Callable[[int], None]):
+        """Read nothing yet.
+
+        Args:
+          request: the request.
+          most: bytes that it may have.
+          remedy: what allows more.
+          take: takes memory, or raises HTTPException.
+        """
+        self._request, self._most, self._remedy, self._take = request, most, remedy, take
+        kind = request.headers.get('content-type', '')
+        self._kind = kind.partition(';')[0].strip().lower()
+
+    async def fields(self, with_file: bool = False) -> dict[str, Any]:
+        """Return the fields.
+
+        Args:
+          with_file: whether it has to be a form with a file; otherwise it may have none.
+
+        Raises:
+          Invalid: if it is too long, or neither JSON nor a form.
+          HTTPException: if there is no room for it.
+        """
+        if with_file and self._kind != 'multipart/form-data':
+            raise Invalid('file is missing: send a form (multipart/form-data) with a file.', 415)
+        received = await self._received()
+        if self._kind in ('application/x-www-form-urlencoded', 'multipart/form-data'):
+            return await self._form(received, with_file)
+        if self._kind not in ('application/json', ''):
+            raise Invalid(
+                f'the content type {self._kind!r:.100} is not known: send application/json or a '
+                'form.',
+                415,
+            )
+        if not received:
+            return {}
         try:
-            form = await request.form(max_files=with_file, max_fields=1000, max_part_size=most)
+            fields = json.loads(received)
+        except (ValueError, RecursionError):
+            raise Invalid('the body is not JSON: correct it.') from None
+        if not isinstance(fields, dict):
+            raise Invalid(
+                'the body is no JSON object: send {"q": ..., "source": ..., "target": ...}.'
+            )
+        return fields
+
+    async def _received(self) -> bytes:
+        length = self._request.headers.get('content-length', '')
+        received = bytearray()
+        # Because the length is known before the body comes, the body need not come.
+        self._check(int(length) if re.fullmatch('[0-9]{1,18}', length) else 0)
+        async for part in self._request.stream():
+            self._check(len(received) + len(part))
+            self._take(len(part))
+            received += part
+        return bytes(received)
+
+    def _check(self, length: int) -> None:
+        if length > self._most:
+            raise Invalid(
+                f'the body has more than {self._most:,} bytes: send less ({self._remedy}).', 413
+            )
+
+    async def _form(self, received: bytes, with_file: bool) -> dict[str, Any]:
+        # Starlette reads what has been received once more.
+        self._request._body = received
+        try:
+            form = await self._request.form(
+                max_files=with_file, max_fields=1000, max_part_size=self._most
+            )
         except HTTPException as error:
             if not with_file and 'files' in str(error.detail):
                 raise Invalid('the form has a file: send it to /translate_file.') from None
             raise Invalid(f'the form cannot be read ({error.detail}): correct it.') from None
-        except (UnicodeError, LookupError):  # of a charset that it names
+        except (ValueError, LookupError):  # of a charset that it names
             raise Invalid('the form cannot be read: send it in UTF-8.') from None
-        fields: dict[str, Any] = {}
-        for name, value in form.multi_items():
-            if name in fields and name == 'q':
-                fields[name] = [*_listed(fields[name]), value]
-            else:
-                fields[name] = value
-        return fields
-    if kind not in ('application/json', ''):
-        raise Invalid(
-            f'the content type {kind!r:.100} is not known: send application/json or a form.', 415
-        )
-    if not received:
-        raise Invalid('the body is empty: send JSON or a form.')
-    try:
-        fields = json.loads(received)
-    except (ValueError, RecursionError):
-        raise Invalid('the body is not JSON: correct it.') from None
-    if not isinstance(fields, dict):
-        raise Invalid('the body is no JSON object: send {"q": ..., "source": ..., "target": ...}.')
+        self._request._body = b''
+        return _as_fields(form.multi_items())
+
+
+def _as_fields(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a form or an address; several of 'q' are a list."""
+    fields: dict[str, Any] = {}
+    for name, value in items:
+        text = (value.filename or '') if isinstance(value, UploadFile) else value
+        # Charsets that a form may name have halves of characters.
+        if not is_utf8(name) or not is_utf8(text):
+            raise Invalid('the form has half a character (a lone surrogate): send it in UTF-8.')
+        if name in fields and name == 'q':
+            fields[name] = [*_listed(fields[name]), value]
+        else:
+            fields[name] = value
     return fields
 
 
@@ -186,7 +241,7 @@ def translate_request(
     kind = 'text' if fields.get('format') in (None, '') else fields['format']
     if kind not in FORMATS:
         raise Invalid(f'format={shown(kind)} is not supported: {_choice(FORMATS)}.')
-    alternatives = fields.get('alternatives', 0)
+    alternatives = 0 if fields.get('alternatives') in (None, '') else fields['alternatives']
     if isinstance(alternatives, str) and alternatives.isdecimal() and len(alternatives) < 9:
         alternatives = int(alternatives)  # of a form
     if type(alternatives) is not int or not 0 <= alternatives <= limits.alternatives:
@@ -198,16 +253,20 @@ def translate_request(
 
 
 def languages_of(fields: dict[str, Any], pairs: Collection[tuple[str, str]]) -> tuple[str, str]:
-    """Return 'source', which may be 'auto', and 'target'.
+    """Return 'source', which may be 'auto', and 'target', as the server writes them.
 
     Args:
-      fields: of a body.
+      fields: of a request; case does not matter.
       pairs: the languages that are translated.
 
     Raises:
-      Invalid: if there is no such pair.
+      Invalid: if there is no such pair, and they are not one language.
     """
+    written = {code.lower(): code for code in {'auto'}.union(*pairs)}
     source, target = (_code(fields, name) for name in ('source', 'target'))
+    source, target = (written.get(code.lower(), code) for code in (source, target))
+    if source == target in written.values() and source != 'auto':
+        return source, target
     sources, targets = ({pair[k] for pair in pairs} for k in (0, 1))
     if target not in targets:
         raise Invalid(f'target={shown(target)} is not supported: {_choice(targets)}.')
@@ -222,41 +281,80 @@ def languages_of(fields: dict[str, Any], pairs: Collection[tuple[str, str]]) -> 
     return source, target
 
 
-def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, Document]:
-    """Return the name of the file of a form, and what it contains.
+def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, bytes, Document]:
+    """Return the name of the file of a form, its bytes, and what it contains.
 
     Args:
       fields: of the form.
       limits: what it may ask for.
 
     Raises:
-      Invalid: if there is no file, or it is too long.
+      Invalid: if there is no file, or it is too long, or cannot be read.
       UserError: if it is of another kind or damaged.
     """
     file = fields.get('file')
     if not isinstance(file, UploadFile):
         raise Invalid('file is missing: send a form (multipart/form-data) with a file.')
     name = (file.filename or '').replace('%22', '"')  # as browsers and curl send it in a form
-    document = read_document(name, file.file.read())
+    data = file.file.read()
+    document = parsed('file', read_document, name, data)
     characters = sum(map(len, document.texts))
     if characters > limits.file_characters:
         raise Invalid(
             f'file has {characters:,} characters: send at most {limits.file_characters:,} at once '
             '(--max_file_characters of the server).'
         )
-    return name, document
+    return name, data, document
+
+
+def parsed(field: str, parser: Callable[..., Document], *args: Any) -> Document:
+    """Return what a parser makes of the content of a field.
+
+    Raises:
+      Invalid: if the parser fails, in whatever way: others than its author wrote the content.
+      UserError: if the parser says why.
+    """
+    try:
+        return parser(*args)
+    except UserError:
+        raise
+    except Exception as error:
+        problem = f'{field} cannot be read ({type(error).__name__})'
+        _logger.warning('A request was refused: %s.', problem)
+        raise Invalid(f'{problem}: it is damaged, or of an unknown kind.') from None
+
+
+def early_key(fields: dict[str, Any], request: Request) -> str:
+    """Return the key of a request that is known before its body, '' if there is none.
+
+    Args:
+      fields: of the address.
+      request: the request.
+    """
+    scheme, _, key = request.headers.get('authorization', '').partition(' ')
+    # Other schemes are a proxy's.
+    if scheme.lower() == 'bearer':
+        return key
+    return request.headers.get('x-api-key') or fields.get('api_key', '')
 
 
 def api_key(fields: dict[str, Any], request: Request) -> str:
     """Return the key of a request, '' if it has none.
 
+    Args:
+      fields: of its address and its body.
+      request: the request.
+
     Raises:
       Invalid: if it is something other than text.
     """
-    key = fields.get('api_key') or request.headers.get('authorization', '')
     if not isinstance(fields.get('api_key'), str | None):
         raise Invalid('api_key is something other than text: send a text, or leave it out.')
-    return re.sub('^bearer ', '', key, flags=re.IGNORECASE)
+    return (
+        fields.get('api_key')
+        or early_key(fields, request)
+        or request.headers.get('authorization', '')
+    )
 
 
 def _code(fields: dict[str, Any], name: str) -> str:
