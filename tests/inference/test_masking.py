@@ -92,7 +92,7 @@ def test_other_stand_ins_are_tried_where_the_best_output_lacks_one():
 
 def test_a_placeholder_is_in_an_output_that_lacks_all_stand_ins():
     segments = FakeSegments(dropped=['X', 'Tom', 'IBM', 'BBC'])
-    assert translated('{a} and {a} !', segments) == ['and {a} {a} !']
+    assert translated('{a} and {a} !', segments) == ['{a} and {a} !']
 
 
 def test_outputs_of_one_text_are_one():
