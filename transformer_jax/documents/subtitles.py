@@ -15,6 +15,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transformer_jax.documents.markup import Element, rendered
+from transformer_jax.documents.subtitle_tags import (
+    ENTITY,
+    MOST_OPEN,
+    TAG,
+    Tag,
+    follow,
+    has_letters,
+    plain,
+    tag_of,
+    unescaped,
+)
 from transformer_jax.errors import UserError, shown
 from transformer_jax.inference.marked_text import MarkedText, Marks, Piece
 from transformer_jax.inference.outputs import Translation
@@ -29,27 +40,13 @@ _HEAD = re.compile(
     rf'(?:(?P<times>{_TIME} *+-[ -] *+> *+{_TIME}(?: [^\n]*+)?)[^\n]*+(?:\n|\Z)'
     rf'|{_TIME} *+[-=\u2013\u2014]*+ *+(?:[>\u2192]|{_TIME}))'
 )
-_TAG = re.compile(
-    r'(</?(?:[biuscvpq]|font|em|strong|span|strike|del|ins|small|big|sub|sup|mark|lang|ruby|rt)\b'
-    r'[^<>]*>|\{\\[^{}]*\})',
-    re.IGNORECASE,
-)
-_TAG_NAME = re.compile(r'</?(\w+)')
-# A format of SubStation Alpha that has an end: {\i1}...{\i0}.
-_OVERRIDE = re.compile(r'\{((?:\\[ibus]1)+)\}|\{((?:\\[ibus]0)+)\}')
-# A format longer than that does not go on in the line of another person.
-_MOST_CHARACTERS = 256
-_ENTITY = re.compile(r'&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});')
 _LINE_END = re.compile(r'\n|\\N|<br ?/?>', re.IGNORECASE)
-_HARD_BLANK = '\\h'
 # Where the screen shows a line, and the dash that says that another person speaks.
 _BEFORE = re.compile(r'(?:\{\\(?!(?:\\?[ibus]1)+\})[^{}]*\})*')
 _DASH = re.compile(r'[-\u2013\u2014]\s*')
 _SENTENCE_END_REVERSED = re.compile(r'\W*?[.!?…。！？:;"”»)\]♪]')
 # Lines and tags that a file may have; a film has far fewer.
 _MOST_PARTS = 200_000
-# Further tags within one another mark nothing, but keep their place.
-_MOST_OPEN = 32
 _MOST_JOINED = 4
 _MOST_PAUSE = datetime.timedelta(seconds=1)
 _LINE = 42  # characters, a usual limit
@@ -147,8 +144,8 @@ class Subtitles:
                     and 0 < len(before) < _MOST_JOINED
                     and before[-1].cue == k - 1
                     and cue.start - self._cues[k - 1].end <= _MOST_PAUSE
-                    and _has_letters(before[-1].text)
-                    and not _SENTENCE_END_REVERSED.match(_plain(before[-1].text)[::-1])
+                    and has_letters(before[-1].text)
+                    and not _SENTENCE_END_REVERSED.match(plain(before[-1].text)[::-1])
                     and _begins_within(line)
                 )
                 if goes_on:
@@ -173,7 +170,7 @@ class _Group:
         self._names: list[str] = []
         pieces: list[Piece] = []
         self._ends: list[int] = []  # the number of words up to the end of each line
-        has_entities = any(_ENTITY.search(line.text) for line in lines)
+        has_entities = any(ENTITY.search(line.text) for line in lines)
         self._escape = functools.partial(html.escape, quote=False) if has_entities else str
         for line in lines:
             if pieces:
@@ -205,17 +202,17 @@ class _Group:
 
     def _pieces(self, text: str) -> list[Piece]:
         found: list[Piece] = []
-        for k, part in enumerate(_TAG.split(text)):
-            tag = _tag(part) if k % 2 else None
+        for k, part in enumerate(TAG.split(text)):
+            tag = tag_of(part) if k % 2 else None
             if not k % 2:
                 is_first = not any(piece.text or piece.point for piece in found)
                 if is_first and (dash := _DASH.match(part)):
                     found.append(Piece('', self._open, dash[0]))
                     part = part[dash.end() :]
                 if part:
-                    found.append(Piece(_unescaped(part), self._open))
+                    found.append(Piece(unescaped(part), self._open))
             elif tag is None or (
-                len(self._names) >= _MOST_OPEN if tag.is_start else tag.name not in self._names
+                len(self._names) >= MOST_OPEN if tag.is_start else tag.name not in self._names
             ):
                 found.append(Piece('', self._open, part))
             elif tag.is_start:
@@ -260,7 +257,7 @@ def _cues(source: str) -> list[_Cue]:
             raise _not_subrip(str(error)) from None
         head = after
     if head or not cues:
-        begin = head.start(1) if head and head[1] else (head.end(0) if head else 2)
+        begin = 2 if head is None else head.start(1) if head[1] else head.start() + 2
         line = source.count('\n', 0, len(source) - len(text) + begin) + 1
         raise _not_subrip(f'line {line}: {shown(text[begin : begin + 50].strip())}')
     return cues
@@ -275,85 +272,29 @@ def _duration(fields: Sequence[str]) -> datetime.timedelta:
 def _lines(cue: int, content: str) -> list[_Line]:
     """Return what each person says in a subtitle; a dash says that another one speaks."""
     found: list[list[str]] = []
-    tags = list[_Tag]()  # that are open
+    tags = list[Tag]()  # that are open
     for row in map(str.strip, _LINE_END.split(content)):
         if row and not found:
             found.append([row])
-        elif row and _DASH.match(_plain(row)):
+        elif row and _DASH.match(plain(row)):
             # A format around what two persons say is around both lines.
             found[-1][-1] += ''.join(tag.end for tag in reversed(tags))
             found.append([''.join(tag.start for tag in tags) + row])
         elif row:
             found[-1].append(row)
-        _follow(tags, row)
+        follow(tags, row)
     lines = []
     for rows in found:
         before = _BEFORE.match(rows[0])[0]
-        is_text = _has_letters(' '.join(rows))
+        is_text = has_letters(' '.join(rows))
         text = (' ' if is_text else '\n').join(rows)[len(before) :]
         lines.append(_Line(cue, before, text, len(rows)))
     return lines
 
 
-class _Tag(NamedTuple):
-    """A tag that marks words.
-
-    Attributes:
-      name: of the format.
-      start: what begins it, '' if this is its end.
-      end: what ends it.
-    """
-
-    name: str
-    start: str
-    end: str
-
-    @property
-    def is_start(self) -> bool:
-        return bool(self.start)
-
-
-def _tag(text: str) -> _Tag | None:
-    """Return a tag of the file, None if it is one that has no end, such as {\\an8}."""
-    if found := _TAG_NAME.match(text):
-        name = found[1].lower()
-        return _Tag(name, '' if text.startswith('</') else text, f'</{name}>')
-    if found := _OVERRIDE.fullmatch(text):
-        end = f'{{{(found[1] or found[2]).replace("1", "0")}}}'
-        return _Tag(end, text if found[1] else '', end)
-    return None
-
-
-def _follow(tags: list[_Tag], row: str) -> None:
-    """Change the tags that are open before a row to those that are open after it."""
-    for text in _TAG.findall(row):
-        tag = _tag(text)
-        if tag is None:
-            continue
-        if tag.is_start and len(tags) < _MOST_OPEN and len(text) <= _MOST_CHARACTERS:
-            tags.append(tag)
-        elif not tag.is_start and any(x.name == tag.name for x in tags):
-            while tags.pop().name != tag.name:
-                pass
-
-
-def _unescaped(text: str) -> str:
-    """Return what the screen shows of a text without tags."""
-    return _ENTITY.sub(lambda x: html.unescape(x[0]), text).replace(_HARD_BLANK, ' ')
-
-
-def _plain(text: str) -> str:
-    """Return what the screen shows of a text."""
-    return _unescaped(_TAG.sub('', text))
-
-
-def _has_letters(text: str) -> bool:
-    return any(map(str.isalpha, _plain(text)))
-
-
 def _begins_within(line: _Line) -> bool:
     """Whether a line can go on with a sentence: not with a dash or a capital letter."""
-    text = _plain(line.text)
+    text = plain(line.text)
     is_capital = text[:1].isupper() and not re.match(r'I\b', text)  # which English writes so
     return not line.before and text[:1].isalpha() and not is_capital
 
