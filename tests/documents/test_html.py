@@ -4,6 +4,7 @@ import random
 import re
 
 import pytest
+from fake_translator import upper
 from growth import is_linear
 from office_files import with_gaps
 
@@ -12,16 +13,16 @@ from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation
 
 
-def upper(text, order):
+def in_order(text, order):
     """Return a translation: words in upper case, in this order."""
-    words = text.split()
+    words = upper(text).split()
     alignment = tuple((source, target) for target, source in enumerate(order))
-    return Translation(' '.join(words[k].upper() for k in order), 0.0, (), alignment=alignment)
+    return Translation(' '.join(words[k] for k in order), 0.0, (), alignment=alignment)
 
 
 def reversed_words(source):
     found = HtmlDocument(source)
-    return found.translated([upper(x, range(len(x.split()))[::-1]) for x in found.texts])
+    return found.translated([in_order(x, range(len(x.split()))[::-1]) for x in found.texts])
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,8 @@ def test_tags_stay_where_words_stay(source):
         ('<pre>a b\n c d</pre>', '<pre>B A\n D C</pre>'),
         ('<div>a\n  b</div>', '<div>B A</div>'),
         ('see <code>x</code>, too', 'TOO SEE <code>x</code>,'),
-        ('go http://x.org/?a=1.', 'GO http://x.org/?a=1.'),
-        ('a {{b}} c', '{{b}} C A'),
+        ('a http://x.org/?a=1 <b>c</b>', '<b>C</b> http://x.org/?a=1 A'),
+        ('a <b>{{b}}</b> c', 'C <b>{{b}}</b> A'),
         ('a <sup>[1]</sup> b', '<sup>[1]</sup> B A'),
     ],
 )
@@ -159,12 +160,17 @@ def test_what_is_not_text_is_not_translated():
         '\u266a',
     ],
 )
-def test_what_is_the_same_in_all_languages_is_copied(copied):
-    source = f'<p>See {copied} now.</p><p>({copied}), too.</p>'
+def test_placeholders_stay_in_the_sentence_and_are_no_text_of_their_own(copied):
+    source = f'<p>See <b>{copied}</b> now.</p><p>{copied}</p>'
     found = HtmlDocument(source)
-    assert found.texts == ['See now.', '(), too.']
-    output = [Translation(x, 0.0, (), alignment=((0, 0), (1, 1))) for x in found.texts]
-    assert found.translated(output) == source
+    assert found.texts == [f'See {copied} now.']
+    words = range(len(found.texts[0].split()))
+    output = Translation(found.texts[0], 0.0, (), alignment=tuple((k, k) for k in words))
+    assert found.translated([output]) == source
+
+
+def test_blanks_within_placeholders_stay():
+    assert HtmlDocument('<p>a  b {{  "c  d" }}\n e</p>').texts == ['a b {{  "c  d" }} e']
 
 
 @pytest.mark.parametrize(

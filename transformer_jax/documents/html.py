@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Marks, Piece
 from transformer_jax.documents.markup import Element, rendered
 from transformer_jax.errors import UserError
+from transformer_jax.inference.marked_text import MarkedText, Marks, Piece
 from transformer_jax.inference.outputs import Translation
 
 _INLINE = frozenset(
@@ -204,12 +204,8 @@ class _Parser(HTMLParser):
         for k, text in enumerate(_LINE_END.split(data) if self._pre else [data]):
             if k % 2:
                 self._markup(text)
-                continue
-            for n, part in enumerate(PROTECTED.split(text)):
-                if n % 2:
-                    self._point(_escaped(part))
-                elif part:
-                    self._pieces.append(Piece(part, self._open))
+            elif text:
+                self._pieces.append(Piece(text, self._open))
 
     def handle_comment(self, data: str) -> None:
         self._copy_to_next(self._point)

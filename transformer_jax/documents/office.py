@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
 from transformer_jax.documents.archive import Archive
-from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Marks, Piece, common
 from transformer_jax.errors import UserError
+from transformer_jax.inference.marked_text import MarkedText, Marks, Piece, common
 from transformer_jax.inference.outputs import Translation
 
 # How files begin that have a password or the format of old versions.
@@ -96,7 +96,7 @@ class Point(NamedTuple):
     """What has a place in a paragraph, but no text to translate.
 
     Attributes:
-      content: what it is; a text that is copied, or what a kind of document has.
+      content: what it is.
       divides: whether it divides the paragraph into two texts, as a tab does.
       begins: the name of the range of words that begins here, such as a bookmark.
       ends: the name of the range that ends here.
@@ -171,14 +171,8 @@ class DividedText:
             if piece.point is not None and piece.point.divides:
                 self._parts += [MarkedText(part), piece]
                 part = []
-            elif piece.point is not None:
+            elif piece.point is not None or piece.text:
                 part.append(piece)
-            else:
-                for k, text in enumerate(PROTECTED.split(piece.text)):
-                    if k % 2:
-                        part.append(Piece('', piece.marks, Point(text)))
-                    elif text:
-                        part.append(piece._replace(text=text))
         self._parts.append(MarkedText(part))
         self.texts = [x.text for x in self._parts if isinstance(x, MarkedText) and x.has_letters]
 
@@ -193,12 +187,6 @@ class DividedText:
                 found += part.translated(output.text, output.alignment or ())
             else:
                 found += part.pieces
-        found = [
-            Piece(piece.point.content, piece.marks)
-            if piece.point is not None and isinstance(piece.point.content, str)
-            else piece
-            for piece in found
-        ]
         # A format or link that has lost its words is empty, and shows nothing.
         found = [piece for piece in found if piece.text or piece.point is not None]
         _order_ranges(found)

@@ -1,7 +1,7 @@
 import pytest
 from growth import is_linear
 
-from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Piece
+from transformer_jax.inference.marked_text import MarkedText, Piece
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_a_long_word_takes_no_long_time(character):
     assert is_linear(work, lambda size: character * size, 4_000)
 
 
-@pytest.mark.parametrize(
-    'part', ['http://', 'www.', 'http://a(', 'www.a.', 'a@', 'a@a.', '{', '{{', '{%', '#a', '@.']
-)
-def test_what_is_copied_is_found_in_linear_time(part):
-    assert is_linear(PROTECTED.split, lambda size: part * size, 20_000)
+@pytest.mark.parametrize('word', ['बिल्ली', 'கொடு', 'ที่', 'كتابُ', 'caf' + 'e\u0301'])
+def test_a_vowel_sign_belongs_to_its_letter(word):
+    text = MarkedText([Piece('the '), Piece('cat', ('b',)), Piece('.')])
+    found = text.translated(f'a {word}.', [(0, 0), (1, 1)])
+    assert ''.join(piece.text for piece in found if piece.marks == ('b',)) == word
