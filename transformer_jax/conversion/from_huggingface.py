@@ -31,7 +31,7 @@ from transformer_jax.conversion.piece_tables import TableSide, joined, read_tabl
 from transformer_jax.conversion.torch_file import TorchFile
 from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.errors import UserError, first_line
-from transformer_jax.storage.files import check_shape, read_json, read_regular
+from transformer_jax.storage.files import check_shape, open_regular, read_json
 from transformer_jax.storage.weights import WeightsFile
 
 _ACTIVATIONS = {
@@ -297,7 +297,8 @@ def _embeddings(
 def _license(folder: Path) -> str:
     """Return the licence in the header of a model card."""
     try:
-        header = read_regular(folder / 'README.md')[:10_000].decode(errors='replace')
+        with open_regular(folder / 'README.md') as file:
+            header = file.read(10_000).decode(errors='replace')
     except OSError:
         return ''
     found = re.search(

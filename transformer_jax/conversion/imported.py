@@ -167,6 +167,7 @@ class Reader:
 
     Attributes:
       file: the arrays.
+      path: of the file, for messages.
     """
 
     def __init__(self, file: ArrayFile, path: Path):
@@ -177,7 +178,7 @@ class Reader:
           path: of the file, for messages.
         """
         self.file = file
-        self._path = path
+        self.path = path
         self._planned: set[str] = set()
 
     def has(self, name: str) -> bool:
@@ -194,7 +195,7 @@ class Reader:
         if found not in shapes:
             is_there = 'no' if found is None else f'a {list(found)} array'
             raise UserError(
-                f'{str(self._path)!r} has {is_there} {name}, which the options of the model make '
+                f'{str(self.path)!r} has {is_there} {name}, which the options of the model make '
                 f'{" or ".join(str(list(shape)) for shape in shapes)}: get the model again.'
             )
         self._planned.add(name)
@@ -204,7 +205,7 @@ class Reader:
         more = sorted(x for x in self.file.shapes if x not in self._planned and not ignored(x))
         if more:
             raise UserError(
-                f'{str(self._path)!r} has arrays that no model that can be imported has: '
+                f'{str(self.path)!r} has arrays that no model that can be imported has: '
                 f'{listing(more)}.'
             )
 
@@ -218,11 +219,11 @@ class Reader:
             array = self.file.read(name)
         except (OSError, ValueError) as error:
             raise UserError(
-                f'{str(self._path)!r} is damaged at {name} ({error}): get the model again.'
+                f'{str(self.path)!r} is damaged at {name} ({error}): get the model again.'
             ) from error
         if not np.isfinite(array).all():
             raise UserError(
-                f'{str(self._path)!r} has values that are not finite in {name}: get the model '
+                f'{str(self.path)!r} has values that are not finite in {name}: get the model '
                 'again.'
             )
         return array
@@ -240,6 +241,12 @@ def plan_layers(
       rows_are_outputs: whether matrices are [out, in]; otherwise they are [in, out], and vectors
         are [1, n].
     """
+    # Making the shapes of a thousand layers takes a minute.
+    if model.num_layers > len(reader.file.shapes):
+        raise UserError(
+            f'{str(reader.path)!r} has {len(reader.file.shapes)} arrays, and the options of the '
+            f'model make {model.num_layers} layers: get the model again.'
+        )
     # The layers do not depend on the size of the vocabulary.
     shapes = named_parameters(parameter_shapes(model, 4))
     # Attention may have no biases.
