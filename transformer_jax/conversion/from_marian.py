@@ -22,8 +22,10 @@ from transformer_jax.conversion.imported import (
     Options,
     Reader,
     config_of,
+    importing,
     plan_layers,
 )
+from transformer_jax.conversion.marian_layers import Place
 from transformer_jax.conversion.npz_file import NpzFile
 from transformer_jax.conversion.peer_pymarian import PymarianPeer
 from transformer_jax.conversion.piece_tables import Side, TableSide, joined, read_spm, read_table
@@ -40,10 +42,7 @@ _LARGEST_SETTINGS = 1 << 20  # bytes
 # Options with other values give the model other layers; the value if an option is missing.
 _REQUIRED: dict[str, tuple[Any, ...]] = {
     'type': ('transformer',),
-    'transformer-preprocess': ('',),
-    'transformer-postprocess': ('dan', 'an'),
     'transformer-postprocess-emb': ('d', ''),
-    'transformer-postprocess-top': ('',),
     'transformer-decoder-autoreg': ('self-attention',),
     'transformer-ffn-depth': (2,),
     'transformer-decoder-ffn-depth': (0, 2),
@@ -66,6 +65,9 @@ _REQUIRED: dict[str, tuple[Any, ...]] = {
         (False,),
     ),
 }
+# What happens before and after each sub-layer, and after the last one, without dropout: a adds the
+# sub-layer's input, n normalises.
+_NORMS = {('', 'an', ''): 'post', ('n', 'a', 'n'): 'pre'}
 _ACTIVATIONS = {'swish': 'swish', 'relu': 'relu', 'ReLU': 'relu', 'gelu': 'gelu'}
 
 
@@ -102,7 +104,12 @@ def read_model(path: Path) -> Imported:
     reader = Reader(file, arrays_path)
     embeddings = _embeddings(reader, options, sides, model.d_model)
     model = embeddings.configured(model)
-    layers = plan_layers(reader, model, lambda place: place.marian, rows_are_outputs=False)
+    suffix = '_pre' if model.norm == 'pre' else ''
+
+    def name_of(place: Place) -> str:
+        return place.marian + (suffix if '_residual/norm/' in place.ours else '')
+
+    layers = plan_layers(reader, model, name_of, rows_are_outputs=False)
     reader.check_complete(lambda name: name.startswith('special:'))
 
     def arrays() -> Iterator[tuple[str, np.ndarray]]:
@@ -222,17 +229,37 @@ def _model_config(options: Options) -> ModelConfig:
     options.require('dec-depth', [layers], layers)
     options.require('transformer-decoder-dim-ffn', [0, inner], 0)
     activation = options.require('transformer-ffn-activation', list(_ACTIVATIONS), 'swish')
-    return ModelConfig(
-        num_layers=layers,
-        d_model=options.number('dim-emb'),
-        d_ff=inner,
-        num_heads=options.number('transformer-heads'),
-        activation=_ACTIVATIONS[activation],
-        attention_bias=True,
-        output_bias=True,
-        norm_epsilon=1e-9,
-        positions='sinusoidal_marian',
-    )
+    d_model, num_heads = options.number('dim-emb'), options.number('transformer-heads')
+    norm = _norm(options)
+    with importing(options):
+        return ModelConfig(
+            num_layers=layers,
+            d_model=d_model,
+            d_ff=inner,
+            num_heads=num_heads,
+            activation=_ACTIVATIONS[activation],
+            attention_bias=True,
+            output_bias=True,
+            norm=norm,
+            norm_epsilon=1e-9,
+            positions='sinusoidal_marian',
+        )
+
+
+def _norm(options: Options) -> str:
+    """Return the value of `ModelConfig.norm` that computes what three options say."""
+    default = {'preprocess': '', 'postprocess': 'dan', 'postprocess-top': ''}
+    given = {
+        name: options.values.get(name, value)
+        for name, value in ((f'transformer-{x}', value) for x, value in default.items())
+    }
+    letters = tuple(x.replace('d', '') if isinstance(x, str) else None for x in given.values())
+    if letters not in _NORMS:
+        raise UserError(
+            f'{options.file!r} has {", ".join(f"{x}={shown(y)}" for x, y in given.items())}, and '
+            "only models that normalise after each layer ('', 'dan', '') can be imported."
+        )
+    return _NORMS[letters]
 
 
 def _vocabulary_paths(folder: Path, settings: Options) -> list[Path]:
@@ -323,14 +350,16 @@ def _decode_config(settings: Options) -> DecodeConfig:
     normalize = settings.values.get('normalize')
     length_penalty = 1.0 if normalize is True else settings.real('normalize', 0.0)
     settings.require('word-penalty', [0, 0.0], 0)
-    return DecodeConfig(
-        beam_size=settings.number('beam-size', 6),
-        length_norm='power',
-        length_penalty=length_penalty,
-        suppress_tokens='' if settings.values.get('allow-unk') is True else UNKNOWN,
-        max_extra_length=MAX_EXTRA_LENGTH,
-        average_checkpoints=1,
-    )
+    beam_size = settings.number('beam-size', 6)
+    with importing(settings):
+        return DecodeConfig(
+            beam_size=beam_size,
+            length_norm='power',
+            length_penalty=length_penalty,
+            suppress_tokens='' if settings.values.get('allow-unk') is True else UNKNOWN,
+            max_extra_length=MAX_EXTRA_LENGTH,
+            average_checkpoints=1,
+        )
 
 
 def peer_of(path: Path) -> PymarianPeer:

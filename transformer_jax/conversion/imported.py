@@ -1,5 +1,6 @@
 """What an import reads: config, vocabulary and arrays, and how they become a release folder."""
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -136,7 +137,8 @@ class Options:
         value = self.values.get(name)
         if value is None:
             return default
-        if type(value) not in (int, float) or not np.isfinite(value):
+        # A larger whole number is none that a float can hold.
+        if type(value) not in (int, float) or not abs(value) <= 1e300:
             raise UserError(
                 f'{self.file!r} has {name}={shown(value)}, which must be a number: get the model '
                 'again.'
@@ -160,6 +162,15 @@ class Options:
                 'imported.'
             )
         return value
+
+
+@contextlib.contextmanager
+def importing(options: Options) -> Iterator[None]:
+    """A context in which a UserError about a field of our config names the file of the options."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f'{options.file!r} cannot be imported: {error}') from error
 
 
 class Reader:
@@ -223,8 +234,7 @@ class Reader:
             ) from error
         if not np.isfinite(array).all():
             raise UserError(
-                f'{str(self.path)!r} has values that are not finite in {name}: get the model '
-                'again.'
+                f'{str(self.path)!r} has values that are not finite in {name}: get the model again.'
             )
         return array
 

@@ -31,7 +31,10 @@ class Place(NamedTuple):
 
 
 def layer_places(num_layers: int) -> Iterator[Place]:
-    """Yield the arrays of all layers of a model with `num_layers` on each side."""
+    """Yield the arrays of all layers of a model with `num_layers` on each side, and the last norms.
+
+    Only models with `norm='pre'` have last norms, behind all layers of a side.
+    """
     for stack, sublayers in _STACKS.items():
         for index in range(num_layers):
             ours = f'{stack}/layer_{index}'
@@ -42,6 +45,7 @@ def layer_places(num_layers: int) -> Iterator[Place]:
                     yield from _feed_forward(ours, theirs, marian)
                 else:
                     yield from _attention(name, ours, theirs, marian)
+        yield from _norm(stack, f'model.{stack}.layer_norm', f'{stack}_top_ln')
 
 
 def _attention(name: str, ours: str, theirs: str, marian: str) -> Iterator[Place]:

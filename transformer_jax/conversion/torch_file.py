@@ -47,14 +47,16 @@ class TorchFile:
             ) from error
 
     def read(self, name: str) -> np.ndarray:
-        """Return a tensor in float32."""
+        """Return a tensor in float32; raise ValueError if it has no real numbers."""
+        if not self._tensors[name].is_floating_point():
+            raise ValueError(f'it is of {self._tensors[name].dtype}')
         return self._tensors[name].float().numpy()
 
 
 def _check(name: Any, x: Any, torch: Any) -> None:
-    """Raise ValueError unless a value is a tensor of real numbers that are all in the file."""
-    if not (isinstance(name, str) and isinstance(x, torch.Tensor) and x.is_floating_point()):
-        raise ValueError(f'{shown(name)} is no tensor of real numbers')
+    """Raise ValueError unless a value is a tensor whose numbers are all in the file."""
+    if not (isinstance(name, str) and isinstance(x, torch.Tensor)):
+        raise ValueError(f'{shown(name)} is no tensor')
     if x.layout != torch.strided or x.device.type != 'cpu' or x.is_quantized:
         raise ValueError(f'{name} is no plain tensor')
     # A tensor may repeat one number of the file without end.

@@ -63,12 +63,11 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 def _varint(message: memoryview, place: int) -> tuple[int, int]:
     """Return the number at a place, which may have several bytes, and the place behind it."""
-    value = shift = 0
-    for place in range(place, min(place + 10, len(message))):
-        value |= (message[place] & 127) << shift
-        shift += 7
-        if message[place] < 128:
-            return value, place + 1
+    value = 0
+    for number, byte in enumerate(message[place : place + 10]):
+        value |= (byte & 127) << 7 * number
+        if byte < 128:
+            return value, place + number + 1
     raise ValueError('not a SentencePiece model, or not all of it')
 
 
