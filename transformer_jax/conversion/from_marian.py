@@ -257,7 +257,8 @@ def _norm(options: Options) -> str:
     if letters not in _NORMS:
         raise UserError(
             f'{options.file!r} has {", ".join(f"{x}={shown(y)}" for x, y in given.items())}, and '
-            "only models that normalise after each layer ('', 'dan', '') can be imported."
+            "only models that normalise after each layer ('', 'dan', '') or before it ('n', 'da', "
+            "'n') can be imported."
         )
     return _NORMS[letters]
 

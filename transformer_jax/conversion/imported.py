@@ -11,7 +11,7 @@ import numpy as np
 from flax import traverse_util
 
 from transformer_jax.config import Config, DataConfig, DecodeConfig, ModelConfig
-from transformer_jax.conversion.marian_layers import Place, layer_places
+from transformer_jax.conversion.marian_layers import Place, last_norm_places, layer_places
 from transformer_jax.conversion.piece_tables import Side
 from transformer_jax.conversion.release import write_release
 from transformer_jax.data.vocabulary_pair import VocabularyPair
@@ -259,8 +259,9 @@ def plan_layers(
         )
     # The layers do not depend on the size of the vocabulary.
     shapes = named_parameters(parameter_shapes(model, 4))
-    # Attention may have no biases.
-    places = [place for place in layer_places(model.num_layers) if place.ours in shapes]
+    # Attention may have no biases, and only models of norm='pre' have last norms.
+    places = [*layer_places(model.num_layers), *last_norm_places()]
+    places = [place for place in places if place.ours in shapes]
     for place in places:
         inputs, outputs = _as_matrix(place, shapes[place.ours].shape)
         if place.is_matrix:

@@ -31,10 +31,7 @@ class Place(NamedTuple):
 
 
 def layer_places(num_layers: int) -> Iterator[Place]:
-    """Yield the arrays of all layers of a model with `num_layers` on each side, and the last norms.
-
-    Only models with `norm='pre'` have last norms, behind all layers of a side.
-    """
+    """Yield the arrays of all layers of a model with `num_layers` on each side."""
     for stack, sublayers in _STACKS.items():
         for index in range(num_layers):
             ours = f'{stack}/layer_{index}'
@@ -45,6 +42,11 @@ def layer_places(num_layers: int) -> Iterator[Place]:
                     yield from _feed_forward(ours, theirs, marian)
                 else:
                     yield from _attention(name, ours, theirs, marian)
+
+
+def last_norm_places() -> Iterator[Place]:
+    """Yield the arrays of the norm behind all layers of each side, if a model has `norm='pre'`."""
+    for stack in _STACKS:
         yield from _norm(stack, f'model.{stack}.layer_norm', f'{stack}_top_ln')
 
 

@@ -36,8 +36,6 @@ def parse_yaml(text: bytes, shape: Any) -> Any:
         raise ValueError('it is nested too deeply') from error
     except Exception as error:  # values that are wrong for their tags raise many kinds
         raise ValueError(first_line(error)) from error
-    if not is_utf8(repr(value)):
-        raise ValueError('it has half a character (a surrogate)')
     check_shape(value, shape)
     return value
 
@@ -53,6 +51,8 @@ def _size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
     if depth == 0:  # also where a value contains itself
         raise ValueError('it is nested too deeply')
     if isinstance(node, yaml.ScalarNode):
+        if not is_utf8(node.value):
+            raise ValueError('it has half a character (a surrogate)')
         return 1
     if id(node) not in sizes:
         inner = node.value
