@@ -148,6 +148,15 @@ def make_good_files(run: Callable[[Case], None]) -> None:
     run(Case('main', ['--config=config.py', '--workdir=run']))
     run(Case('average', ['--workdir=run', '--output=mean']))
     run(Case('convert', ['--workdir=run', '--to=release', '--output=release']))
+    run(Case('convert', ['--workdir=run', '--to=huggingface', '--output=exported']))
+    from conversion import marian_files
+
+    tensors = marian_files.arrays()
+    for name in ('hf', 'marian'):
+        Path(name).mkdir()
+    marian_files.write_huggingface('hf', tensors, generation={'num_beams': 2})
+    marian_files.write_marian('marian', marian_files.marian_arrays(tensors))
+    run(Case('convert', ['--from=hf', '--workdir=imported']))
 
 
 # The kinds.
@@ -228,7 +237,7 @@ def corpora(dice: random.Random) -> Case:
 
 def workdirs(dice: random.Random) -> Case:
     """Damage one or two parts of a work directory: a run, averaged weights or a release."""
-    workdir, damage = Path(dice.choice(['run', 'run', 'mean', 'release', 'release'])), []
+    workdir, damage = Path(dice.choice(['run', 'run', 'mean', 'release', 'imported'])), []
     for _ in range(dice.choice([1, 1, 2])):
         steps = sorted(workdir.glob('checkpoints/*'))
         if steps and dice.random() < 0.2:
@@ -253,8 +262,17 @@ def checkpoints(dice: random.Random) -> Case:
     return _reading(workdir, damage, dice)
 
 
+def imports(dice: random.Random) -> Case:
+    """Damage one or two files of another program's model, and import it."""
+    folder = Path(dice.choice(['hf', 'marian', 'marian', 'exported']))
+    paths = sorted(folder.iterdir())
+    damage = [damage_file(dice.choice(paths), dice) for _ in range(dice.choice([1, 1, 2]))]
+    return Case('convert', [f'--from={folder}', '--workdir=new'], damage)
+
+
 KINDS: dict[str, Callable[[random.Random], Case]] = {
-    kind.__name__: kind for kind in (overrides, flags, configs, corpora, workdirs, checkpoints)
+    kind.__name__: kind
+    for kind in (overrides, flags, configs, corpora, workdirs, checkpoints, imports)
 }
 
 

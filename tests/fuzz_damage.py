@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fuzz_models import damage_model_file
+
 _DEEP = '[' * 100_000 + ']' * 100_000
 LINES = [_DEEP, 'x ' * 50_000, 'é' * 100_000, '\ufdfa' * 300, '']
 LINES += (
@@ -22,6 +24,9 @@ _JSON += [10**12, float('nan'), *(name.strip('"') for name in _UNWRITABLE)]
 
 def damage_file(path: Path, dice: random.Random) -> str:
     """Damage a file or a folder at random; return a description of the damage."""
+    of_format = damage_model_file(path, dice) if dice.random() < 0.6 else None
+    if of_format is not None:
+        return of_format
     ways = [_replace]
     if path.is_file():
         ways += [_change_bytes, _change_bytes, _change_lines]

@@ -225,3 +225,25 @@ def test_a_table_with_an_id_twice_is_refused(tmp_path):
     (tmp_path / 'vocab.json').write_text(json.dumps(table))
     with pytest.raises(UserError, match='pieces with the same id'):
         read_model(tmp_path)
+
+
+@pytest.mark.parametrize('name', ['source.spm', 'target.spm'])
+def test_an_empty_sentencepiece_model_is_refused(tmp_path, name):
+    marian_files.write_huggingface(tmp_path, marian_files.arrays())
+    (tmp_path / name).write_bytes(b'')
+    with pytest.raises(UserError, match=f'{name}.* is empty, not a SentencePiece model'):
+        read_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ('config', 'message'),
+    [
+        ({'vocab_size': 10**10}, r'8 pieces only, and the model has 10,000,000,000 embeddings'),
+        ({'encoder_layers': 900, 'decoder_layers': 900}, r'arrays, and the options .* 900 layers'),
+        ({'x': '\ud800'}, r'config.json.* half a character'),
+    ],
+)
+def test_huge_sizes_and_half_characters_are_refused(tmp_path, config, message):
+    marian_files.write_huggingface(tmp_path, marian_files.arrays(), config=config)
+    with pytest.raises(UserError, match=message):
+        read_model(tmp_path)

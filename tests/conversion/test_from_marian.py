@@ -139,6 +139,111 @@ def test_other_models_are_refused(tmp_path, options, message):
         read_model(tmp_path)
 
 
+def prenorm_arrays():
+    """Arrays of a model of Marian's task transformer-base-prenorm, with last norms of 2 and 3."""
+    arrays = marian_files.marian_arrays(marian_files.arrays())
+    for name in [name for name in arrays if '_ln_' in name]:
+        arrays[f'{name}_pre'] = arrays.pop(name)
+    for side, scale in (('encoder', 2), ('decoder', 3)):
+        arrays[f'{side}_top_ln_scale'] = np.full((1, 8), scale, np.float32)
+        arrays[f'{side}_top_ln_bias'] = np.zeros((1, 8), np.float32)
+    return arrays
+
+
+PRENORM = {
+    'transformer-preprocess': 'n',
+    'transformer-postprocess': 'da',
+    'transformer-postprocess-top': 'n',
+}
+
+
+def test_models_of_the_prenorm_task_normalise_before_each_layer(tmp_path):
+    arrays = prenorm_arrays()
+    marian_files.write_marian(tmp_path, arrays, options=PRENORM)
+    model = read_model(tmp_path)
+    params = model.parameters()
+    assert model.config.model.norm == 'pre'
+    np.testing.assert_array_equal(
+        params['encoder']['layer_0']['feed_forward_residual']['norm']['scale'],
+        arrays['encoder_l1_ffn_ffn_ln_scale_pre'][0],
+    )
+    assert params['encoder']['norm']['scale'].tolist() == [2] * 8
+    assert params['decoder']['norm']['scale'].tolist() == [3] * 8
+
+
+@pytest.mark.parametrize(
+    'letters',
+    [('d', 'dan', ''), ('', 'an', ''), ('d', 'adn', 'd')],
+)
+def test_dropout_among_the_letters_changes_nothing(tmp_path, letters):
+    options = dict(zip(PRENORM, letters, strict=True))
+    arrays = marian_files.marian_arrays(marian_files.arrays())
+    marian_files.write_marian(tmp_path, arrays, options=options)
+    assert read_model(tmp_path).config.model.norm == 'post'
+
+
+@pytest.mark.parametrize(
+    'letters',
+    [('n', 'dan', ''), ('n', 'da', ''), ('', 'dna', ''), ('', 'dhn', ''), (None, 'dan', '')],
+)
+def test_other_orders_of_norms_are_refused(tmp_path, letters):
+    options = dict(zip(PRENORM, letters, strict=True))
+    marian_files.write_marian(tmp_path, prenorm_arrays(), options=options)
+    with pytest.raises(UserError, match=r'transformer-postprocess-top=.* normalise after each'):
+        read_model(tmp_path)
+
+
+LAUGHS = '\n'.join(f'a{k}: &a{k} [{", ".join([f"*a{k - 1}"] * 9)}]' for k in range(1, 12))
+
+
+@pytest.mark.parametrize(
+    ('text', 'message'),
+    [
+        ('normalize: {}', r'normalize=\{\}, which must be a number'),
+        (f'normalize: {"9" * 400}', r'which must be a number'),
+        (
+            'beam-size: 10000000000',
+            r'decoder.yml.* cannot be imported: decode.beam_size=10000000000',
+        ),
+        ('a: &a [*a]', 'nested too deeply'),
+        ('[' * 100_000, 'nested too deeply'),
+        (f'a0: &a0 [x]\n{LAUGHS}\nx: {{<<: [*a11]}}', 'more than 10,000 values'),
+        ('normalize: 2001-99-99', 'decoder.yml.* cannot be read'),
+        ('- 1', 'it is a list'),
+        ('', 'it is null'),
+        ('models: ["\\0"]', 'names the file'),
+        ('models: ["\\ud800"]', 'half a character'),
+        ('vocabs: [3, 4]', 'names the file 3'),
+    ],
+)
+def test_odd_yaml_is_refused(tmp_path, text, message):
+    marian_files.write_marian(tmp_path, marian_files.marian_arrays(marian_files.arrays()))
+    (tmp_path / 'decoder.yml').write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_model(tmp_path)
+
+
+def test_a_normalize_of_null_is_none(tmp_path):
+    arrays = marian_files.marian_arrays(marian_files.arrays())
+    marian_files.write_marian(tmp_path, arrays, settings={'normalize': None})
+    assert read_model(tmp_path).config.decode.length_penalty == 0
+
+
+@pytest.mark.parametrize(
+    ('options', 'message'),
+    [
+        ({'dim-vocabs': [10**10, 10**10]}, '8 pieces only|7 pieces only'),
+        ({'enc-depth': 900, 'dec-depth': 900}, 'arrays, and the options of the model make 900'),
+        ({'transformer-dim-ffn': 10**10}, 'model.yml.* cannot be imported: model.d_ff=10000000000'),
+    ],
+)
+def test_huge_sizes_are_refused_before_memory_is_taken(tmp_path, options, message):
+    arrays = marian_files.marian_arrays(marian_files.arrays())
+    marian_files.write_marian(tmp_path, arrays, options=options)
+    with pytest.raises(UserError, match=message):
+        read_model(tmp_path)
+
+
 @pytest.mark.parametrize(
     ('settings', 'message'),
     [

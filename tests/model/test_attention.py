@@ -222,11 +222,11 @@ def test_memory_may_be_given_as_its_keys_and_values():
 @pytest.mark.parametrize('causal', [False, True])
 def test_an_additive_mask_is_an_error(causal):
     mask = jnp.where(causal_mask(2), 0.0, -jnp.inf)
-    with pytest.raises(ValueError, match='the mask is float32: it must be bool, True where'):
+    with pytest.raises(ValueError, match='mask is float32: it must be bool, True where'):
         MultiHeadAttention(1).init(
             jax.random.key(0), jnp.zeros((1, 2, 4)), mask=mask, causal=causal
         )
-    with pytest.raises(ValueError, match='the mask is float32: it must be bool, True where'):
+    with pytest.raises(ValueError, match='mask is float32: it must be bool, True where'):
         dot_product_attention(*jnp.zeros((3, 1, 2, 1, 4)), mask)
 
 

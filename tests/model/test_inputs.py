@@ -4,9 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny_model import SOURCE, TARGET, model
+from tiny_model import SOURCE, TARGET, model, normal, tiny
 
-from transformer_jax.model import padding_mask, shift_right
+from transformer_jax.model import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    MultiHeadAttention,
+    dot_product_attention,
+    padding_mask,
+    shift_right,
+)
 
 MODULE, VARIABLES, LOGITS = model()
 REAL = SOURCE != 0
@@ -48,3 +57,48 @@ def test_0_is_a_token_if_the_mask_says_so():
 def test_what_cannot_be_taken_is_named(source, options, message):
     with pytest.raises(ValueError, match=message):
         apply(source, TARGET, **options)
+
+
+# Batch, queries and keys are equally many, so that any two axes would broadcast.
+X = normal(0, 3, 3, 8)
+HEADS = X.reshape(3, 3, 2, 4)
+ATTENTION = MultiHeadAttention(2)
+
+
+def initialised(module, *inputs, **options):
+    return jax.eval_shape(lambda: module.init(jax.random.key(0), *inputs, **options))
+
+
+TAKERS = {
+    'function': ('mask', lambda mask: dot_product_attention(HEADS, HEADS, HEADS, mask)),
+    'attention': ('mask', lambda mask: initialised(ATTENTION, X, mask=mask)),
+    'of a memory': ('mask', lambda mask: initialised(ATTENTION, X, X, mask)),
+    'encoder layer': ('mask', lambda mask: initialised(EncoderLayer(tiny()), X, mask)),
+    'encoder': ('mask', lambda mask: initialised(Encoder(tiny()), X, mask)),
+    'self': ('self_mask', lambda mask: initialised(DecoderLayer(tiny()), X, X, mask)),
+    'memory': (
+        'memory_mask',
+        lambda mask: initialised(DecoderLayer(tiny()), X, X, memory_mask=mask),
+    ),
+    'decoder': ('memory_mask', lambda mask: initialised(Decoder(tiny()), X, X, mask)),
+}
+
+
+@pytest.mark.parametrize('shape', [(3, 3), (3, 1, 3), (3,), (), (1, 3, 1, 1, 3)])
+@pytest.mark.parametrize('taker', TAKERS)
+def test_a_mask_of_other_than_four_axes_is_refused(taker, shape):
+    name, take = TAKERS[taker]
+    message = rf'^{name} has shape .*four axes, \[batch, heads, queries, keys\].*padding_mask'
+    with pytest.raises(ValueError, match=message):
+        take(jnp.ones(shape, bool))
+
+
+@pytest.mark.parametrize('shape', [(2, 1, 1, 3), (1, 3, 1, 3), (1, 1, 2, 3), (1, 1, 1, 2)])
+def test_a_mask_that_does_not_fit_is_refused(shape):
+    with pytest.raises(ValueError, match=r'axis must be 1 or .* \[3, 2, 3, 3\]'):
+        dot_product_attention(HEADS, HEADS, HEADS, jnp.ones(shape, bool))
+
+
+def test_a_mask_does_not_make_a_batch_greater():
+    with pytest.raises(ValueError, match=r'shape \[3, 1, 1, 3\]: .* \[1, 2, 3, 3\]'):
+        initialised(ATTENTION, X[:1], mask=jnp.ones((3, 1, 1, 3), bool))

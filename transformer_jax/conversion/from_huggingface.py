@@ -24,6 +24,7 @@ from transformer_jax.conversion.imported import (
     Options,
     Reader,
     config_of,
+    importing,
     plan_layers,
 )
 from transformer_jax.conversion.peer_transformers import TransformersPeer
@@ -31,7 +32,7 @@ from transformer_jax.conversion.piece_tables import TableSide, joined, read_tabl
 from transformer_jax.conversion.torch_file import TorchFile
 from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.errors import UserError, first_line
-from transformer_jax.storage.files import check_shape, read_json, read_regular
+from transformer_jax.storage.files import check_shape, open_regular, read_json
 from transformer_jax.storage.weights import WeightsFile
 
 _ACTIVATIONS = {
@@ -187,7 +188,7 @@ def _model_config(options: Options) -> ModelConfig:
         )
     }
     d_model = options.number('d_model')
-    try:
+    with importing(options):
         return ModelConfig(
             d_model=d_model,
             **sizes,
@@ -198,8 +199,6 @@ def _model_config(options: Options) -> ModelConfig:
             norm_epsilon=1e-5,
             positions='sinusoidal_halves',
         )
-    except UserError as error:
-        raise UserError(f'{options.file!r} cannot be imported: {error}') from error
 
 
 def _sides(folder: Path, options: Options, tokenizer: Options) -> list[TableSide]:
@@ -244,15 +243,19 @@ def _decode_config(options: Options, side: TableSide) -> tuple[DecodeConfig, lis
             )
         elif words[0] != side.order[0]:  # padding is never part of an output
             suppressed.append(side.pieces[words[0]])
-    config = DecodeConfig(
-        beam_size=settings.number('num_beams', 1),
-        length_norm='power',
-        length_penalty=settings.real('length_penalty', 1.0),
-        no_repeat_ngram=settings.number('no_repeat_ngram_size', 0),
-        suppress_tokens=' '.join(suppressed),
-        max_extra_length=MAX_EXTRA_LENGTH,
-        average_checkpoints=1,
-    )
+    fields = {
+        'beam_size': settings.number('num_beams', 1),
+        'length_penalty': settings.real('length_penalty', 1.0),
+        'no_repeat_ngram': settings.number('no_repeat_ngram_size', 0),
+    }
+    with importing(settings):
+        config = DecodeConfig(
+            **fields,
+            length_norm='power',
+            suppress_tokens=' '.join(suppressed),
+            max_extra_length=MAX_EXTRA_LENGTH,
+            average_checkpoints=1,
+        )
     return config, notes
 
 
@@ -297,7 +300,8 @@ def _embeddings(
 def _license(folder: Path) -> str:
     """Return the licence in the header of a model card."""
     try:
-        header = read_regular(folder / 'README.md')[:10_000].decode(errors='replace')
+        with open_regular(folder / 'README.md') as file:
+            header = file.read(10_000).decode(errors='replace')
     except OSError:
         return ''
     found = re.search(

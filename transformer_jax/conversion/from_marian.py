@@ -6,13 +6,11 @@ vocab.yml, vocab.json       pieces and their ids, with source.spm and target.spm
 vocab.spm                   or instead: SentencePiece models
 """
 
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from transformer_jax.config import DecodeConfig, ModelConfig
 from transformer_jax.conversion.gate import compare, without_comparison
@@ -24,25 +22,27 @@ from transformer_jax.conversion.imported import (
     Options,
     Reader,
     config_of,
+    importing,
     plan_layers,
 )
+from transformer_jax.conversion.marian_layers import Place
+from transformer_jax.conversion.npz_file import NpzFile
 from transformer_jax.conversion.peer_pymarian import PymarianPeer
 from transformer_jax.conversion.piece_tables import Side, TableSide, joined, read_spm, read_table
 from transformer_jax.data.table_vocabulary import UNKNOWN
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line, listing, shown
-from transformer_jax.storage.files import open_regular, read_regular
+from transformer_jax.storage.files import read_regular
+from transformer_jax.storage.yaml_text import parse_yaml
 
 _OPTIONS = 'special:model.yml'
 _BIAS = 'decoder_ff_logit_out_b'
+_LARGEST_SETTINGS = 1 << 20  # bytes
 # Options with other values give the model other layers; the value if an option is missing.
 _REQUIRED: dict[str, tuple[Any, ...]] = {
     'type': ('transformer',),
-    'transformer-preprocess': ('',),
-    'transformer-postprocess': ('dan', 'an'),
     'transformer-postprocess-emb': ('d', ''),
-    'transformer-postprocess-top': ('',),
     'transformer-decoder-autoreg': ('self-attention',),
     'transformer-ffn-depth': (2,),
     'transformer-decoder-ffn-depth': (0, 2),
@@ -65,6 +65,9 @@ _REQUIRED: dict[str, tuple[Any, ...]] = {
         (False,),
     ),
 }
+# What happens before and after each sub-layer, and after the last one, without dropout: a adds the
+# sub-layer's input, n normalises.
+_NORMS = {('', 'an', ''): 'post', ('n', 'a', 'n'): 'pre'}
 _ACTIVATIONS = {'swish': 'swish', 'relu': 'relu', 'ReLU': 'relu', 'gelu': 'gelu'}
 
 
@@ -88,7 +91,8 @@ def read_model(path: Path) -> Imported:
     settings = _settings(path)
     arrays_path = _arrays_path(path, settings)
     file = NpzFile(arrays_path)
-    options = Options(file.options, f'{arrays_path}: {_OPTIONS}')
+    options = _read_options(file, arrays_path)
+    file.check_types({np.float32, np.float16}, ignored=_OPTIONS)
     model = _model_config(options)
     sizes = options.values.get('dim-vocabs')
     if not isinstance(sizes, list) or len(sizes) != 2 or {type(size) for size in sizes} != {int}:
@@ -100,7 +104,12 @@ def read_model(path: Path) -> Imported:
     reader = Reader(file, arrays_path)
     embeddings = _embeddings(reader, options, sides, model.d_model)
     model = embeddings.configured(model)
-    layers = plan_layers(reader, model, lambda place: place.marian, rows_are_outputs=False)
+    suffix = '_pre' if model.norm == 'pre' else ''
+
+    def name_of(place: Place) -> str:
+        return place.marian + (suffix if '_residual/norm/' in place.ours else '')
+
+    layers = plan_layers(reader, model, name_of, rows_are_outputs=False)
     reader.check_complete(lambda name: name.startswith('special:'))
 
     def arrays() -> Iterator[tuple[str, np.ndarray]]:
@@ -150,61 +159,18 @@ def import_model(
     return f'{found}\n{compared}'
 
 
-class NpzFile:
-    """The arrays of a model.npz.
-
-    Attributes:
-      options: the model's options.
-      shapes: shape of each array, by name.
-    """
-
-    def __init__(self, path: Path):
-        """Open a file.
-
-        Raises:
-          UserError: if it cannot be read.
-        """
-        try:
-            with open_regular(path):  # opening a pipe would wait for its writer
-                pass
-            self._file = np.load(path, allow_pickle=False)
-            self.shapes, types = {}, set()
-            for name in self._file.files:
-                self.shapes[name], dtype = _header(self._file, name)
-                types |= {dtype} if name != _OPTIONS else set()
-            text = self._file[_OPTIONS].astype(np.uint8).tobytes().rstrip(b'\0').decode()
-            self.options = yaml.safe_load(text)
-            if not isinstance(self.options, dict):
-                raise ValueError(f'{_OPTIONS} has no options')
-        except KeyError as error:
-            raise UserError(
-                f'{str(path)!r} has no {_OPTIONS}: it is no model of Marian.'
-            ) from error
-        except (OSError, ValueError, zipfile.BadZipFile, yaml.YAMLError) as error:
-            raise UserError(
-                f'{str(path)!r} cannot be read as a model.npz ({first_line(error)}): get the model '
-                'again.'
-            ) from error
-        if types - {np.dtype(np.float32), np.dtype(np.float16)}:
-            raise UserError(
-                f'{str(path)!r} has arrays of {listing(map(str, types))}: import the model from '
-                'before it was quantised.'
-            )
-
-    def read(self, name: str) -> np.ndarray:
-        """Return an array in float32."""
-        return self._file[name].astype(np.float32, copy=False)
-
-
-def _header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Return shape and dtype of an array without reading it."""
-    with file.zip.open(f'{name}.npy') as stream:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0
-        if version != (1, 0):
-            read = np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-    return shape, dtype
+def _read_options(file: NpzFile, path: Path) -> Options:
+    """Return the options of a model that its file holds."""
+    if _OPTIONS not in file.shapes:
+        raise UserError(f'{str(path)!r} has no {_OPTIONS}: it is no model of Marian.')
+    try:
+        text = file.read_raw(_OPTIONS).tobytes().rstrip(b'\0')
+        return Options(parse_yaml(text, {}), f'{path}: {_OPTIONS}')
+    except ValueError as error:
+        raise UserError(
+            f'{str(path)!r} has options that cannot be read ({_OPTIONS}: {error}): get the model '
+            'again.'
+        ) from error
 
 
 def _settings(path: Path) -> Options:
@@ -220,21 +186,25 @@ def _settings(path: Path) -> Options:
     else:
         file = path if path.suffix == '.yml' else path.with_name(f'{path.name}.decoder.yml')
     try:
-        values = yaml.safe_load(read_regular(file))
+        values = parse_yaml(read_regular(file, _LARGEST_SETTINGS), {})
     except FileNotFoundError:
         values = {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(
             f'{str(file)!r} cannot be read ({first_line(error)}): get the file again.'
         ) from error
-    if not isinstance(values, dict):
-        raise UserError(f'{str(file)!r} has no settings: get the file again.')
     return Options(values, file)
 
 
 def _inside(folder: Path, name: Any) -> Path:
     """Return a file of the folder that a decoder.yml names, whose folders are another machine's."""
-    return folder / Path(str(name)).name
+    last = Path(name).name if isinstance(name, str) else ''
+    if not last or '\0' in last:
+        raise UserError(
+            f'the decoder.yml of {str(folder)!r} names the file {shown(name)}: give it names of '
+            'files.'
+        )
+    return folder / last
 
 
 def _arrays_path(path: Path, settings: Options) -> Path:
@@ -259,17 +229,38 @@ def _model_config(options: Options) -> ModelConfig:
     options.require('dec-depth', [layers], layers)
     options.require('transformer-decoder-dim-ffn', [0, inner], 0)
     activation = options.require('transformer-ffn-activation', list(_ACTIVATIONS), 'swish')
-    return ModelConfig(
-        num_layers=layers,
-        d_model=options.number('dim-emb'),
-        d_ff=inner,
-        num_heads=options.number('transformer-heads'),
-        activation=_ACTIVATIONS[activation],
-        attention_bias=True,
-        output_bias=True,
-        norm_epsilon=1e-9,
-        positions='sinusoidal_marian',
-    )
+    d_model, num_heads = options.number('dim-emb'), options.number('transformer-heads')
+    norm = _norm(options)
+    with importing(options):
+        return ModelConfig(
+            num_layers=layers,
+            d_model=d_model,
+            d_ff=inner,
+            num_heads=num_heads,
+            activation=_ACTIVATIONS[activation],
+            attention_bias=True,
+            output_bias=True,
+            norm=norm,
+            norm_epsilon=1e-9,
+            positions='sinusoidal_marian',
+        )
+
+
+def _norm(options: Options) -> str:
+    """Return the value of `ModelConfig.norm` that computes what three options say."""
+    default = {'preprocess': '', 'postprocess': 'dan', 'postprocess-top': ''}
+    given = {
+        name: options.values.get(name, value)
+        for name, value in ((f'transformer-{x}', value) for x, value in default.items())
+    }
+    letters = tuple(x.replace('d', '') if isinstance(x, str) else None for x in given.values())
+    if letters not in _NORMS:
+        raise UserError(
+            f'{options.file!r} has {", ".join(f"{x}={shown(y)}" for x, y in given.items())}, and '
+            "only models that normalise after each layer ('', 'dan', '') or before it ('n', 'da', "
+            "'n') can be imported."
+        )
+    return _NORMS[letters]
 
 
 def _vocabulary_paths(folder: Path, settings: Options) -> list[Path]:
@@ -310,8 +301,9 @@ def _sentencepiece(paths: list[Path], sizes: list[int]) -> tuple[list[Side], Voc
     """Return the vocabularies where ids are those of SentencePiece."""
     vocabularies, sides = [], []
     for path, size in zip(paths, sizes, strict=True):
+        content = read_spm(path)
         try:
-            vocabulary = Vocabulary(read_spm(path))
+            vocabulary = Vocabulary(content)
             if vocabulary.size != size + 1:  # padding comes in addition
                 raise ValueError(
                     f'of {vocabulary.size - 1:,} pieces, but the model has {size:,} embeddings'
@@ -356,18 +348,19 @@ def _embeddings(reader: Reader, options: Options, sides: list[Side], d_model: in
 
 
 def _decode_config(settings: Options) -> DecodeConfig:
-    length_penalty = settings.values.get('normalize', 0)
-    if length_penalty is True:
-        length_penalty = 1
+    normalize = settings.values.get('normalize')
+    length_penalty = 1.0 if normalize is True else settings.real('normalize', 0.0)
     settings.require('word-penalty', [0, 0.0], 0)
-    return DecodeConfig(
-        beam_size=settings.number('beam-size', 6),
-        length_norm='power',
-        length_penalty=float(length_penalty),
-        suppress_tokens='' if settings.values.get('allow-unk') is True else UNKNOWN,
-        max_extra_length=MAX_EXTRA_LENGTH,
-        average_checkpoints=1,
-    )
+    beam_size = settings.number('beam-size', 6)
+    with importing(settings):
+        return DecodeConfig(
+            beam_size=beam_size,
+            length_norm='power',
+            length_penalty=length_penalty,
+            suppress_tokens='' if settings.values.get('allow-unk') is True else UNKNOWN,
+            max_extra_length=MAX_EXTRA_LENGTH,
+            average_checkpoints=1,
+        )
 
 
 def peer_of(path: Path) -> PymarianPeer:

@@ -1,5 +1,6 @@
 """What an import reads: config, vocabulary and arrays, and how they become a release folder."""
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ import numpy as np
 from flax import traverse_util
 
 from transformer_jax.config import Config, DataConfig, DecodeConfig, ModelConfig
-from transformer_jax.conversion.marian_layers import Place, layer_places
+from transformer_jax.conversion.marian_layers import Place, last_norm_places, layer_places
 from transformer_jax.conversion.piece_tables import Side
 from transformer_jax.conversion.release import write_release
 from transformer_jax.data.vocabulary_pair import VocabularyPair
@@ -136,7 +137,8 @@ class Options:
         value = self.values.get(name)
         if value is None:
             return default
-        if type(value) not in (int, float) or not np.isfinite(value):
+        # A larger whole number is none that a float can hold.
+        if type(value) not in (int, float) or not abs(value) <= 1e300:
             raise UserError(
                 f'{self.file!r} has {name}={shown(value)}, which must be a number: get the model '
                 'again.'
@@ -162,11 +164,21 @@ class Options:
         return value
 
 
+@contextlib.contextmanager
+def importing(options: Options) -> Iterator[None]:
+    """A context in which a UserError about a field of our config names the file of the options."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f'{options.file!r} cannot be imported: {error}') from error
+
+
 class Reader:
     """Reads the arrays of a file and keeps account of them.
 
     Attributes:
       file: the arrays.
+      path: of the file, for messages.
     """
 
     def __init__(self, file: ArrayFile, path: Path):
@@ -177,7 +189,7 @@ class Reader:
           path: of the file, for messages.
         """
         self.file = file
-        self._path = path
+        self.path = path
         self._planned: set[str] = set()
 
     def has(self, name: str) -> bool:
@@ -194,7 +206,7 @@ class Reader:
         if found not in shapes:
             is_there = 'no' if found is None else f'a {list(found)} array'
             raise UserError(
-                f'{str(self._path)!r} has {is_there} {name}, which the options of the model make '
+                f'{str(self.path)!r} has {is_there} {name}, which the options of the model make '
                 f'{" or ".join(str(list(shape)) for shape in shapes)}: get the model again.'
             )
         self._planned.add(name)
@@ -204,7 +216,7 @@ class Reader:
         more = sorted(x for x in self.file.shapes if x not in self._planned and not ignored(x))
         if more:
             raise UserError(
-                f'{str(self._path)!r} has arrays that no model that can be imported has: '
+                f'{str(self.path)!r} has arrays that no model that can be imported has: '
                 f'{listing(more)}.'
             )
 
@@ -218,12 +230,11 @@ class Reader:
             array = self.file.read(name)
         except (OSError, ValueError) as error:
             raise UserError(
-                f'{str(self._path)!r} is damaged at {name} ({error}): get the model again.'
+                f'{str(self.path)!r} is damaged at {name} ({error}): get the model again.'
             ) from error
         if not np.isfinite(array).all():
             raise UserError(
-                f'{str(self._path)!r} has values that are not finite in {name}: get the model '
-                'again.'
+                f'{str(self.path)!r} has values that are not finite in {name}: get the model again.'
             )
         return array
 
@@ -240,10 +251,17 @@ def plan_layers(
       rows_are_outputs: whether matrices are [out, in]; otherwise they are [in, out], and vectors
         are [1, n].
     """
+    # Making the shapes of a thousand layers takes a minute.
+    if model.num_layers > len(reader.file.shapes):
+        raise UserError(
+            f'{str(reader.path)!r} has {len(reader.file.shapes)} arrays, and the options of the '
+            f'model make {model.num_layers} layers: get the model again.'
+        )
     # The layers do not depend on the size of the vocabulary.
     shapes = named_parameters(parameter_shapes(model, 4))
-    # Attention may have no biases.
-    places = [place for place in layer_places(model.num_layers) if place.ours in shapes]
+    # Attention may have no biases, and only models of norm='pre' have last norms.
+    places = [*layer_places(model.num_layers), *last_norm_places()]
+    places = [place for place in places if place.ours in shapes]
     for place in places:
         inputs, outputs = _as_matrix(place, shapes[place.ours].shape)
         if place.is_matrix:

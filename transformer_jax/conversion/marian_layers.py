@@ -44,6 +44,12 @@ def layer_places(num_layers: int) -> Iterator[Place]:
                     yield from _attention(name, ours, theirs, marian)
 
 
+def last_norm_places() -> Iterator[Place]:
+    """Yield the arrays of the norm behind all layers of each side, if a model has `norm='pre'`."""
+    for stack in _STACKS:
+        yield from _norm(stack, f'model.{stack}.layer_norm', f'{stack}_top_ln')
+
+
 def _attention(name: str, ours: str, theirs: str, marian: str) -> Iterator[Place]:
     of_theirs, of_marian = _ATTENTION[name]
     for projection, letter in _PROJECTIONS.items():

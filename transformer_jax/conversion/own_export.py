@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from transformer_jax.config import Config, ModelConfig
-from transformer_jax.conversion.imported import Imported, Options, Reader, plan_layers
+from transformer_jax.conversion.imported import (
+    Imported,
+    Options,
+    Reader,
+    importing,
+    plan_layers,
+)
 from transformer_jax.conversion.piece_tables import (
     Side,
     TableSide,
@@ -57,7 +63,8 @@ def read_model(folder: Path, options: Options, reader: Reader) -> Imported:
         check_shape(ours, _SHAPE, KEY)
     except ValueError as error:
         raise UserError(f'{options.file!r} cannot be read ({error}): {_REMEDY}') from error
-    config = Config.from_mapping(ours['config'])
+    with importing(options):
+        config = Config.from_mapping(ours['config'])
     config = dataclasses.replace(config, model=_with_biases(config.model, reader))
     vocabulary = _vocabulary(folder, options, ours['vocabulary_digest'])
     _check_unchanged(folder, options, config.model, vocabulary)

@@ -14,6 +14,7 @@ import numpy as np
 
 from transformer_jax.conversion.gate import Output
 from transformer_jax.conversion.piece_tables import read_table
+from transformer_jax.data.sentencepiece_model import open_model
 from transformer_jax.data.table_vocabulary import UNKNOWN
 from transformer_jax.errors import UserError
 
@@ -52,12 +53,10 @@ class PymarianPeer:
             raise UserError(
                 '--check needs pymarian: pip install "transformer_jax[peers]", or leave it out.'
             )
-        import sentencepiece
-
         self.name = f'pymarian {importlib.metadata.version("pymarian")}'
         self._arrays = str(arrays.resolve())
         self._vocabularies = vocabularies
-        self._processors = [sentencepiece.SentencePieceProcessor(model_proto=x) for x in models]
+        self._processors = [open_model(x) for x in models]
         self._options = ['--normalize', str(length_penalty)]
         self._options += ['--allow-unk'] if allow_unknown else []
 

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer_jax.data.sentencepiece_model import open_model
 from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN, TableVocabulary
 from transformer_jax.data.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line, shown
 from transformer_jax.storage.files import read_json, read_regular
 
+# Rows of an embedding without a piece, which make its size a multiple of some number.
+_MOST_UNUSED = 1024
+_LARGEST = 32 << 20  # bytes of a vocabulary
 # Escapes of YAML within double quotes.
 _HEX = '[0-9a-fA-F]'
 _ESCAPE = re.compile(rf'\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|(.))')
@@ -46,7 +50,7 @@ def read_table(path: Path) -> dict[str, int]:
     try:
         if path.suffix == '.json':
             return read_json(path, {str: int})
-        return dict(_yaml_items(read_regular(path).decode('utf-8-sig')))
+        return dict(_yaml_items(read_regular(path, _LARGEST).decode('utf-8-sig')))
     except OSError as error:
         raise UserError(
             f'{str(path)!r} cannot be read ({error.strerror}): the folder of the model must have '
@@ -139,7 +143,11 @@ class TableSide(Side):
         pieces = {i: piece for piece, i in ids.items()}
         for problem, found in (
             ('pieces with the same id', len(pieces) < len(ids)),
-            (f'ids that are not from 0 to {size - 1}', not set(pieces) <= set(range(size))),
+            (
+                f'ids that are not from 0 to {size - 1}',
+                min(pieces, default=0) < 0 or max(pieces, default=0) >= size,
+            ),
+            (f'{len(ids):,} pieces only', size > len(ids) + _MOST_UNUSED),
             *((f'no piece {piece}', piece not in ids) for piece in (EOS, UNKNOWN, pad) if piece),
         ):
             if found:
@@ -188,13 +196,17 @@ def joined(sides: Sequence[TableSide], folder: Path) -> VocabularyPair:
 
 
 def read_spm(path: Path) -> bytes:
-    """Return the content of a SentencePiece model file.
+    """Return the content of a SentencePiece model file, which is checked.
 
     Raises:
-      UserError: if there is none.
+      UserError: if there is none, or it is damaged.
     """
     try:
-        return read_regular(path)
+        content = read_regular(path, _LARGEST)
+        open_model(content)
+        return content
+    except ValueError as error:
+        raise UserError(f'{str(path)!r} is {error}: get the file again.') from error
     except OSError as error:
         raise UserError(
             f'{str(path)!r} cannot be read ({error.strerror}): a model can be imported with its '

@@ -111,7 +111,7 @@ class HeldOutCorpus:
         name = content_digest(self.fingerprint(split) for split in self._sizes)
         path = self._folder / f'held-out-{name}.json'
         try:
-            held_out = read_json(path, {split: [[str]] for split in self._sizes})
+            held_out = read_json(path, {split: [[str]] for split in self._sizes}, most=1 << 30)
             return {split: [(s, t) for s, t in held_out[split]] for split in self._sizes}
         except FileNotFoundError:
             pass

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer_jax.data.sentencepiece_model import open_model
 from transformer_jax.data.vocabulary import Vocabulary, words_of_spans
 from transformer_jax.errors import UserError, did_you_mean, shown, user_path
 from transformer_jax.storage.files import atomic_write, read_json, read_regular
@@ -45,7 +46,7 @@ class TableVocabulary(Vocabulary):
           ValueError: if the bytes are no SentencePiece model, or if the table has a piece twice or
             lacks '</s>' or '<unk>'.
         """
-        self._processor = self._open(model)
+        self._processor = open_model(model)
         self.model, self.table = model, tuple(table)
         self._ids = {piece: i for i, piece in enumerate(self.table)}
         if len(self._ids) < len(self.table):

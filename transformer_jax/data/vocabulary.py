@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from transformer_jax.config.mixture import is_tag
+from transformer_jax.data.sentencepiece_model import open_model
 from transformer_jax.data.word_counts import count_words
 from transformer_jax.errors import UserError, shown
 from transformer_jax.storage.buckets import local_path
@@ -54,7 +55,7 @@ class Vocabulary:
         Raises:
           ValueError: if they are no SentencePiece model, or the model has no EOS.
         """
-        self._processor = self._open(model)
+        self._processor = open_model(model)
         if self._processor.eos_id() < 0:
             raise ValueError('a SentencePiece model without EOS (</s>)')
         self.model = model
@@ -63,15 +64,6 @@ class Vocabulary:
         self.eos_id = self._processor.eos_id() + self._shift
         self.unknown_id = self._processor.unk_id() + self._shift
         self.digest = hashlib.blake2b(model, digest_size=16).hexdigest()
-
-    @staticmethod
-    def _open(model: bytes) -> Any:
-        import sentencepiece
-
-        try:
-            return sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
-            raise ValueError('not a SentencePiece model') from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], field: str = 'data.vocabulary') -> 'Vocabulary':

@@ -46,14 +46,38 @@ def causal_mask(length: int) -> jax.Array:
     return jnp.tril(jnp.ones((length, length), dtype=bool))[None, None]
 
 
-def _checked_mask(mask: jax.Array | None) -> jax.Array | None:
+def checked_mask(mask: jax.Array | None, name: str = 'mask') -> jax.Array | None:
+    """Return a mask of attention as an array; None stays None.
+
+    Args:
+      mask: bool, with four axes, broadcastable to [B, N, T, S].
+      name: of the argument, for messages.
+
+    Raises:
+      ValueError: if the mask is not bool, or has more or fewer axes.
+    """
     if mask is None:
         return None
     mask = jnp.asarray(mask)
     # An additive mask, 0 where a query may look, would be read the wrong way round.
     if mask.dtype != bool:
-        raise ValueError(f'the mask is {mask.dtype}: it must be bool, True where a query may look.')
+        raise ValueError(f'{name} is {mask.dtype}: it must be bool, True where a query may look.')
+    # With fewer axes, [B, S] would be read as [T, S] wherever B = T.
+    if mask.ndim != 4:
+        raise ValueError(
+            f'{name} has shape {list(mask.shape)}: it must have four axes, [batch, heads, queries, '
+            'keys], each of its size or 1. padding_mask makes one of token ids, and '
+            'mask[:, None, None] of a mask [batch, keys].'
+        )
     return mask
+
+
+def _check_fits(mask: jax.Array, scores_BNTS: jax.Array) -> None:
+    if any(size not in (1, full) for size, full in zip(mask.shape, scores_BNTS.shape, strict=True)):
+        raise ValueError(
+            f'the mask has shape {list(mask.shape)}: each axis must be 1 or that of the scores, '
+            f'[batch, heads, queries, keys] = {list(scores_BNTS.shape)}.'
+        )
 
 
 def dot_product_attention(
@@ -69,8 +93,8 @@ def dot_product_attention(
       query: [B, T, N, H] queries.
       key: [B, S, N, H] keys.
       value: [B, S, N, Hv] values.
-      mask: bool, broadcastable to [B, N, T, S]; True where the query may look. A query that may
-        look nowhere gets zeros, never NaN.
+      mask: bool, four axes broadcastable to [B, N, T, S]; True where the query may look. A query
+        that may look nowhere gets zeros, never NaN.
       dropout: applied to the attention weights; the paper has none there.
 
     Returns:
@@ -78,14 +102,15 @@ def dot_product_attention(
       float32.
 
     Raises:
-      ValueError: if `mask` is not bool.
+      ValueError: if `mask` is not bool, or has another shape.
     """
     query, key, value = (jnp.asarray(x) for x in (query, key, value))
-    mask = _checked_mask(mask)
+    mask = checked_mask(mask)
     scores_BNTS = float32_einsum('BTNH,BSNH->BNTS', query, key) * query.shape[-1] ** -0.5
     if mask is None:
         weights_BNTS = jax.nn.softmax(scores_BNTS, axis=-1)
     else:
+        _check_fits(mask, scores_BNTS)
         # A finite low score keeps the softmax and its gradient free of NaN where all is masked.
         # There it gives a uniform row, which the second `where` sets to zeros.
         low = jnp.finfo(jnp.float32).min
@@ -152,8 +177,8 @@ class MultiHeadAttention(nn.Module):
           x: [B, T, D], the input of the queries.
           memory: [B, S, D], the input of keys and values, or the `KVCache` that an earlier call
             made of it; None for self-attention.
-          mask: bool, broadcastable to [B, N, T, S], True where a query may look; for 'cudnn' as
-            `padding_mask` makes it.
+          mask: bool, four axes broadcastable to [B, N, T, S], True where a query may look; for
+            'cudnn' as `padding_mask` makes it.
           causal: a query sees no key after its own position, whatever `mask` says; only for
             self-attention without a cache.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
@@ -167,10 +192,10 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
           ValueError: if a shape or an attribute is out of range, D is not divisible by num_heads
-            and no sizes are given, `mask` is not bool, `cache` comes without `position` or `mask`
-            or with a memory, `causal` with either, or 'cudnn' with dropout.
+            and no sizes are given, `mask` is not bool or has another shape, `cache` comes without
+            `position` or `mask` or with a memory, `causal` with either, or 'cudnn' with dropout.
         """
-        x, mask = jnp.asarray(x), _checked_mask(mask)
+        x, mask = jnp.asarray(x), checked_mask(mask)
         if memory is not None and not isinstance(memory, KVCache):
             memory = jnp.asarray(memory)
         self._check(x, memory, mask, causal, cache, position)

@@ -9,7 +9,7 @@ from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.accelerators import attention_implementation
-from transformer_jax.model.attention import MultiHeadAttention
+from transformer_jax.model.attention import MultiHeadAttention, checked_mask
 from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.kv_cache import KVCache
 from transformer_jax.model.layout import Layout
@@ -165,11 +165,14 @@ class EncoderLayer(nn.Module):
 
         Args:
           x: [B, S, D].
-          mask: bool, broadcastable to [B, N, S, S], True where a query may look.
+          mask: bool, four axes broadcastable to [B, N, S, S], True where a query may look.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
           [B, S, D].
+
+        Raises:
+          ValueError: if `mask` is not bool, or has another shape.
         """
         config = self.config
         self_attention = attention(config, self.layout, 'self_attention')
@@ -218,9 +221,9 @@ class DecoderLayer(nn.Module):
           x: [B, T, D].
           memory: [B, S, D], the encoder's output, or the `KVCache` that an earlier call made of it;
             None in a decoder-only model.
-          self_mask: bool, broadcastable to [B, N, T, S of `cache`]; None, only without a cache, is
-            the causal mask.
-          memory_mask: bool, broadcastable to [B, N, T, S].
+          self_mask: bool, four axes broadcastable to [B, N, T, S of `cache`]; None, only without a
+            cache, is the causal mask.
+          memory_mask: bool, four axes broadcastable to [B, N, T, S].
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
           cache: keys and values of self-attention so far (see MultiHeadAttention).
           position: int32 scalar, the first slot of `cache` that `x` takes.
@@ -230,9 +233,12 @@ class DecoderLayer(nn.Module):
           None without one.
 
         Raises:
-          ValueError: if there is no memory, but a mask or parameters for it.
+          ValueError: if a mask is not bool or has another shape, or there is no memory, but a mask
+            or parameters for it.
         """
         config = self.config
+        self_mask = checked_mask(self_mask, 'self_mask')
+        memory_mask = checked_mask(memory_mask, 'memory_mask')
         self_attention = attention(config, self.layout, 'self_attention')
         cross_attention = attention(config, self.layout, 'cross_attention')
         if memory is None and self.has_variable('params', 'cross_attention'):

@@ -31,15 +31,15 @@ class Encoder(nn.Module):
 
         Args:
           x: [B, S, D] embeddings, scaled by sqrt(D) as in the paper, without positions.
-          mask: bool, broadcastable to [B, N, S, S], True where a query may look, for example
-            `padding_mask(tokens)`; None if all tokens are real.
+          mask: bool, four axes broadcastable to [B, N, S, S], True where a query may look, for
+            example `padding_mask(tokens)`; None if all tokens are real.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
           [B, S, D] float32. What it is at padding means nothing.
 
         Raises:
-          ValueError: if the shape is another, `mask` is not bool, or S is more than the table of
+          ValueError: if a shape is another, `mask` is not bool, or S is more than the table of
             learned positions has.
         """
         x = _checked_embeddings(x, self.config)

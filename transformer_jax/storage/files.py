@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 _DAY = 24 * 60 * 60  # seconds
+# Bytes of a JSON file; in memory its values may take fifty times as much.
+_LARGEST_JSON = 32 << 20
+_HALF_CHARACTER = re.compile(rb'\\u[dD][89a-fA-F]')
 _unfinished: set[Path] = set()  # partial files and folders of this process
 
 
@@ -86,28 +89,35 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def read_regular(path: Path) -> bytes:
+def read_regular(path: Path, most: int | None = None) -> bytes:
     """Return the content of a regular file; see `open_regular`.
 
+    Args:
+      path: the file.
+      most: the greatest size in bytes, which is checked before memory is taken; None for any.
+
     Raises:
-      OSError: if there is no such file, or it cannot be read.
+      OSError: if there is no such file, or it cannot be read, or is larger.
     """
     with open_regular(path) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f'larger than {most:,} bytes', str(path))
         return file.read()
 
 
-def read_json(path: Path, shape: Any) -> Any:
+def read_json(path: Path, shape: Any, most: int = _LARGEST_JSON) -> Any:
     """Return the content of a JSON file of a given shape.
 
     Args:
       path: the file.
       shape: the expected shape; see `parse_json`.
+      most: the greatest size in bytes.
 
     Raises:
-      OSError: if the file does not exist or cannot be read.
+      OSError: if the file does not exist, cannot be read, or is larger.
       ValueError: if the file is not JSON or has another shape; the message says where.
     """
-    return parse_json(read_regular(path), shape)
+    return parse_json(read_regular(path, most), shape)
 
 
 def parse_json(text: str | bytes, shape: Any) -> Any:
@@ -120,12 +130,18 @@ def parse_json(text: str | bytes, shape: Any) -> Any:
         {'name': shape, ...} for an object with these members, which may have others.
 
     Raises:
-      ValueError: if the text is not JSON or has another shape; the message says where.
+      ValueError: if the text is not JSON, has half a character, or has another shape; the message
+        says where.
     """
     try:
         value = json.loads(text)
+        if _HALF_CHARACTER.search(text if isinstance(text, bytes) else text.encode()):
+            # An escape such as \ud83d alone is a text that no file could take.
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError('it is nested too deeply') from error
+    except UnicodeEncodeError as error:
+        raise ValueError('it has half a character (a surrogate)') from error
     check_shape(value, shape)
     return value
 

@@ -76,9 +76,9 @@ class WeightsFile:
         try:
             # With memory mapping, a file that is cut meanwhile would end the process.
             self._file = safetensors.safe_open(path, framework='np', backend='pread')
+            slices = {x: self._file.get_slice(x) for x in self._file.keys()}  # noqa: SIM118
         except safetensors.SafetensorError as error:
             raise ValueError(first_line(error)) from error
-        slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
         self.shapes = {name: tuple(x.get_shape()) for name, x in slices.items()}
         self.dtypes = {
             name: _DTYPES.get(x.get_dtype(), x.get_dtype()) for name, x in slices.items()
