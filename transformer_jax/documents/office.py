@@ -7,7 +7,9 @@ from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
 from transformer_jax.documents.archive import Archive
-from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Marks, Piece, common
+from transformer_jax.documents.marked_text import PROTECTED, Marks, Piece, common
+from transformer_jax.documents.paired_marks import Side, side
+from transformer_jax.documents.ranges import RangedText
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation
 
@@ -165,11 +167,11 @@ class DividedText:
 
     def __init__(self, pieces: Iterable[Piece]):
         """Take pieces with a `Point`, or none."""
-        self._parts: list[Piece | MarkedText] = []
+        self._parts: list[Piece | RangedText] = []
         part: list[Piece] = []
         for piece in pieces:
             if piece.point is not None and piece.point.divides:
-                self._parts += [MarkedText(part), piece]
+                self._parts += [RangedText(part, _side), piece]
                 part = []
             elif piece.point is not None:
                 part.append(piece)
@@ -179,8 +181,8 @@ class DividedText:
                         part.append(Piece('', piece.marks, Point(text)))
                     elif text:
                         part.append(piece._replace(text=text))
-        self._parts.append(MarkedText(part))
-        self.texts = [x.text for x in self._parts if isinstance(x, MarkedText) and x.has_letters]
+        self._parts.append(RangedText(part, _side))
+        self.texts = [x.text for x in self._parts if isinstance(x, RangedText) and x.has_letters]
 
     def translated(self, outputs: Mapping[str, Translation]) -> list[Piece]:
         """Return the pieces of the paragraph with the translation of each text."""
@@ -200,19 +202,13 @@ class DividedText:
             for piece in found
         ]
         # A format or link that has lost its words is empty, and shows nothing.
-        found = [piece for piece in found if piece.text or piece.point is not None]
-        _order_ranges(found)
-        return found
+        return [piece for piece in found if piece.text or piece.point is not None]
 
 
-def _order_ranges(pieces: list[Piece]) -> None:
-    """Exchange the two points of a range that ends before it begins."""
-    ends = dict[Hashable, int]()
-    for k, piece in enumerate(pieces):
-        if piece.point is None:
-            continue
-        if piece.point.ends is not None:
-            ends[piece.point.ends] = k
-        elif piece.point.begins in ends:
-            other = ends.pop(piece.point.begins)
-            pieces[k], pieces[other] = pieces[other], pieces[k]
+def _side(point: Point) -> Side | None:
+    """Return what a point is to a range."""
+    if point.begins is not None:
+        return Side('begin', 'range', point.begins, crosses=True)
+    if point.ends is not None:
+        return Side('end', 'range', point.ends, crosses=True)
+    return side(point.content) if isinstance(point.content, str) else None
