@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from transformer_jax.errors import UserError
+from transformer_jax.inference.placeholders import find_placeholders
 from transformer_jax.translator import Attention, Translation
 
 
@@ -53,6 +54,15 @@ class FakeTranslator:
         return [_attention(text) for text in texts]
 
 
+def upper(text):
+    """Return a text in upper case, except for its placeholders, which a translator copies."""
+    parts, end = [], 0
+    for x in find_placeholders(text):
+        parts += [text[end : x.begin].upper(), text[x.begin : x.end]]
+        end = x.end
+    return ''.join([*parts, text[end:].upper()])
+
+
 def _attention(text):
     words = (*text.split(), '</s>')
     weights = np.full((1, 2, len(words), len(words)), 1 / len(words), np.float32)
@@ -68,13 +78,13 @@ def _attention(text):
         source_words=(*range(len(words) - 1), None),
         target_words=(*range(len(words) - 1), None),
         text=text,
-        output=text.upper(),
+        output=upper(text),
     )
 
 
 def _translation(text, number, align):
     """Return an output: the best one has no number behind it."""
-    words = text.upper().split() + [str(number)] * (number > 0)
-    output = text.upper() + f' {number}' * (number > 0)
+    words = upper(text).split() + [str(number)] * (number > 0)
+    output = upper(text) + f' {number}' * (number > 0)
     alignment = tuple((k, k) for k in range(len(text.split()))) if align else None
     return Translation(output, -1.0, tuple(words), alignment=alignment)

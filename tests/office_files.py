@@ -3,6 +3,8 @@
 import io
 import zipfile
 
+from fake_translator import upper
+
 from transformer_jax.inference.outputs import Translation
 
 _WORD = 'http://schemas.openxmlformats.org/wordprocessingml/2006/main'
@@ -111,7 +113,7 @@ def same(text):
 
 def reversed_words(text):
     """Return a translation: the words in upper case, the last one first."""
-    return _ordered(text.upper(), range(len(text.split()))[::-1])
+    return _ordered(upper(text), range(len(text.split()))[::-1])
 
 
 def with_gaps(text):

@@ -58,7 +58,10 @@ def _evaluate(flags: Namespace) -> None:
     sources, *references = texts
     # Texts too long for learned positions fail here, before the search, which takes longer.
     loss = _loss(translator, sources, references[0])
-    found = [best for best, *_ in translator.translate(sources, progress=True, **options)]
+    found = [
+        best
+        for best, *_ in translator.translate(sources, placeholders=False, progress=True, **options)
+    ]
     outputs, cut = [x.text for x in found], sum(x.cut for x in found)
     warn_of_cut_outputs(cut, len(found), decode)
     language = translator.config.data.target_language

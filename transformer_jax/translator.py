@@ -20,6 +20,7 @@ from transformer_jax.errors import UserError, did_you_mean, shown
 from transformer_jax.inference.attention_maps import Attention
 from transformer_jax.inference.features import Features
 from transformer_jax.inference.load import TrainedModel, load_ensemble, load_trained
+from transformer_jax.inference.masking import MaskingTranslator
 from transformer_jax.inference.mbr import METRICS
 from transformer_jax.inference.network import Network, check_ensemble
 from transformer_jax.inference.outputs import Translation, join
@@ -94,6 +95,7 @@ class Translator:
         models = [(config.model, params), *((one.config.model, one.params) for one in others)]
         self.network = Network(models, vocabulary.sizes, mesh, ensemble)
         self.segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
+        self._masking = MaskingTranslator(self.segments)
         self.search = self.segments.decoder
         self.scorer = Scorer(self.network, vocabulary)
         self.steps = list(steps)
@@ -160,6 +162,7 @@ class Translator:
         align: bool = False,
         prefixes: Sequence[str | Sequence[str]] | None = None,
         paragraphs: bool = False,
+        placeholders: bool = True,
         first_line: int = 1,
         progress: bool = False,
         **options: Any,
@@ -182,6 +185,9 @@ class Translator:
           prefixes: the forced beginning of each text's output, as a text or as a list of pieces; ''
             for none.
           paragraphs: whether to split texts into sentences; needs the extra `paragraphs`.
+          placeholders: whether to copy places for values (`%d`, `{name}`), addresses, paths, emoji,
+            words in scripts that the model does not know, and texts without letters. A parser sees
+            all texts as they are.
           first_line: line number of the first text, for warnings and for the seed of sampling.
           progress: whether to show a progress bar on stderr.
           **options: fields of `DecodeConfig` that replace the config's, for example beam_size.
@@ -219,7 +225,9 @@ class Translator:
             )
         ]
         request = Request(decode, n_best, sampling, mbr, align)
-        outputs = iter(self.segments(segments, request, progress))
+        is_parser = self.config.data.corpus == 'trees'
+        translate = self._masking if placeholders and not is_parser else self.segments
+        outputs = iter(translate(segments, request, progress))
         return [
             join(text, list(itertools.islice(outputs, len(text.segments))), align=align)
             for text in parts

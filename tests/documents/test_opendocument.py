@@ -39,7 +39,7 @@ def test_formats_stay_where_words_stay(source):
         ('a <draw:frame/>b', '<draw:frame/>B A'),
         ('a b<text:tab/>c d', 'B A<text:tab/>D C'),
         ('a<text:s/>b\n  c', 'C B A'),
-        (f'a {LINK[0]}www.a.org{LINK[1]} b', f'{LINK[0]}www.a.org{LINK[1]} B A'),
+        (f'a {LINK[0]}www.a.org{LINK[1]} b', f'B {LINK[0]}www.a.org{LINK[1]} A'),
         ('a <text:soft-page-break/>b', 'B A'),
         (
             'a <text:bookmark-start text:name="x"/>b<text:bookmark-end text:name="x"/> c',

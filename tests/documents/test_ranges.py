@@ -4,9 +4,9 @@ import pytest
 from growth import is_linear
 from office_files import reversed_words, with_gaps
 
-from transformer_jax.documents.marked_text import Piece
 from transformer_jax.documents.paired_marks import Side
 from transformer_jax.documents.ranges import RangedText
+from transformer_jax.inference.marked_text import Piece
 
 
 def ranged(source):
@@ -109,9 +109,7 @@ def test_ranges_stay_within_one_another_whatever_the_alignment_is(seed):
         words = output.text.split()
         draw.shuffle(words)
         pairs = [pair for pair in output.alignment if draw.random() < 0.7]
-        found = [
-            piece.point or piece.text for piece in text.translated(' '.join(words), pairs)
-        ]
+        found = [piece.point or piece.text for piece in text.translated(' '.join(words), pairs)]
         points = [x for x in found if x[-1:] in [*'*|]>'] or x[:1] in [*'[<']]
         assert sorted(points) == sorted(x for x in parts if x[-1] in '*|]>' or x[0] in '[<')
         stack = []

@@ -1,4 +1,5 @@
 import pytest
+from fake_translator import upper
 from growth import is_linear
 
 from transformer_jax.documents.subtitles import Subtitles
@@ -18,7 +19,7 @@ def file_of(*contents, pause=0):
 def translated(source, *outputs):
     """Return the file with these outputs, aligned word by word with the texts."""
     found = Subtitles(source)
-    outputs = outputs or [x.upper() for x in found.texts]
+    outputs = outputs or [upper(x) for x in found.texts]
     counts = [
         min(len(x.split()), len(y.split())) for x, y in zip(found.texts, outputs, strict=True)
     ]

@@ -241,7 +241,9 @@ class _Ours:
         return tuple(vocabulary.pieces(vocabulary.encode([text])[0].tolist()))
 
     def search(self, texts: Sequence[str], beam_size: int) -> list[Output]:
-        found = self._translator.translate(texts, beam_size=beam_size, max_extra_length=LONGEST)
+        found = self._translator.translate(
+            texts, beam_size=beam_size, placeholders=False, max_extra_length=LONGEST
+        )
         return [Output(outputs[0].tokens[:LONGEST], outputs[0].score) for outputs in found]
 
     def score(self, log_probs: np.ndarray) -> float:

@@ -300,6 +300,12 @@ class Vocabulary:
         return float(np.mean(self._is_fallback_V[tokens])) if len(tokens) else 0.0
 
     @functools.cached_property
+    def characters(self) -> frozenset[str]:
+        """The characters of the pieces, bytes not counted."""
+        ids = np.flatnonzero(~self._is_fallback_V)
+        return frozenset(''.join(self.pieces(ids[ids != self.eos_id].tolist())))
+
+    @functools.cached_property
     def _is_fallback_V(self) -> np.ndarray:
         pieces = range(self._processor.get_piece_size())
         fallback = [self._processor.is_byte(i) or self._processor.is_unknown(i) for i in pieces]

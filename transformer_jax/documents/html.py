@@ -19,11 +19,11 @@ from transformer_jax.documents.html_tokens import (
     tokens,
     unescaped,
 )
-from transformer_jax.documents.marked_text import PROTECTED, Marks, Piece
 from transformer_jax.documents.markup import Element, rendered
-from transformer_jax.documents.paired_marks import side
+from transformer_jax.documents.paired_marks import MARKS, side
 from transformer_jax.documents.ranges import RangedText
 from transformer_jax.errors import UserError
+from transformer_jax.inference.marked_text import Marks, Piece
 from transformer_jax.inference.outputs import Translation
 
 _INLINE = frozenset(
@@ -215,7 +215,7 @@ class _Parser:
             return
         found = Unescaped(self._source[token.begin : token.end])
         end = 0
-        for n, part in enumerate(PROTECTED.split(found.text)):
+        for n, part in enumerate(MARKS.split(found.text)):
             begin, end = end, end + len(part)
             if n % 2:
                 self._point(found.source(begin, end))

@@ -7,10 +7,10 @@ from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
 from transformer_jax.documents.archive import Archive
-from transformer_jax.documents.marked_text import PROTECTED, Marks, Piece, common
-from transformer_jax.documents.paired_marks import Side, side
+from transformer_jax.documents.paired_marks import MARKS, Side, side
 from transformer_jax.documents.ranges import RangedText
 from transformer_jax.errors import UserError
+from transformer_jax.inference.marked_text import Marks, Piece, common
 from transformer_jax.inference.outputs import Translation
 
 # How files begin that have a password or the format of old versions.
@@ -98,7 +98,7 @@ class Point(NamedTuple):
     """What has a place in a paragraph, but no text to translate.
 
     Attributes:
-      content: what it is; a text that is copied, or what a kind of document has.
+      content: what it is.
       divides: whether it divides the paragraph into two texts, as a tab does.
       begins: the name of the range of words that begins here, such as a bookmark.
       ends: the name of the range that ends here.
@@ -176,7 +176,7 @@ class DividedText:
             elif piece.point is not None:
                 part.append(piece)
             else:
-                for k, text in enumerate(PROTECTED.split(piece.text)):
+                for k, text in enumerate(MARKS.split(piece.text)):
                     if k % 2:
                         part.append(Piece('', piece.marks, Point(text)))
                     elif text:

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 from transformer_jax.documents.archive import Archive, etree
-from transformer_jax.documents.marked_text import Marks, Piece
 from transformer_jax.documents.office import (
     DividedText,
     OfficeDocument,
@@ -15,6 +14,7 @@ from transformer_jax.documents.office import (
     Wrapper,
 )
 from transformer_jax.errors import UserError
+from transformer_jax.inference.marked_text import Marks, Piece
 from transformer_jax.inference.outputs import Translation
 
 _MANIFEST = 'META-INF/manifest.xml'

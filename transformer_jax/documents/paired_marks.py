@@ -1,4 +1,4 @@
-"""Which marks in a text belong together: '{% if %}' and '{% endif %}', '<!-- a -->' and '<!-- /a -->'."""
+"""Which marks in a text belong together, such as '{% if %}' and '{% endif %}'."""
 
 import re
 from collections.abc import Hashable, Mapping
@@ -29,7 +29,7 @@ _KINDS = tuple(
         ('tag', r'<(?=[0-9#@/])(.*?)>'),
     )
 )
-_END = re.compile(r'/\s*[#@]?\s*([\w:.-]*)|(?:end|stop|close)\s*[:_-]?\s*(?:of\s+)?([\w:.-]*)', re.I)
+_END = re.compile(r'(?:/\s*[#@]?|(?:end|stop|close)\s*[:_-]?\s*(?:of\s)?)\s*([\w:.-]*)', re.I)
 _MIDDLE = re.compile(r'[}#]?\s*(?:else(?:if)?|elif|elsif|when|empty|default|plural)\b|\^$', re.I)
 _BEGIN = re.compile(r'[#^@]?\s*(?:(begin|start)\s*[:_-]?\s*)?([\w:.-]*)', re.I)
 # What an end without a name ends.
@@ -60,12 +60,11 @@ class Side(NamedTuple):
 
 def side(mark: str) -> Side | None:
     """Return what a mark is, None if it does not look like the side of a range."""
-    for kind, pattern in _KINDS:
-        if found := pattern.fullmatch(mark):
-            words = found[1].strip('[<!> \t\r\n')
-            break
-    else:
+    matches = ((kind, pattern.fullmatch(mark)) for kind, pattern in _KINDS)
+    kind, found = next((x for x in matches if x[1]), ('', None))
+    if found is None:
         return None
+    words = found[1].strip('[<!> \t\r\n')
     if kind == 'merge':
         words = words.replace(':', ' ')
     if _MIDDLE.match(words):
@@ -73,7 +72,7 @@ def side(mark: str) -> Side | None:
     if words.startswith('}'):
         return Side('end', kind, '')
     if found := _END.match(words):
-        return Side('end', kind, (found[1] or found[2] or '').lower())
+        return Side('end', kind, found[1].lower())
     found = _BEGIN.match(words)
     is_block = bool(found[1] or _BLOCK.match(words) or _BLOCK_END.search(words[-99:]))
     return Side('begin', kind, found[2].lower(), is_block)

@@ -8,8 +8,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transformer_jax.documents.marked_text import Alignment, MarkedText, Marks, Piece, common
 from transformer_jax.documents.paired_marks import Side, middles, pairs
+from transformer_jax.inference.marked_text import Alignment, MarkedText, Marks, Piece, common
 
 # Further ranges within one another keep their order, but do not follow their words.
 _MOST_OPEN = 32
@@ -291,7 +291,7 @@ def _merged(between: Sequence[Piece | _Side], sides: Sequence[_Side]) -> list[Pi
     for at, one in places:
         found += [*between[last:at], one]
         last = at
-    return found + [*between[last:]]
+    return [*found, *between[last:]]
 
 
 def _marked(found: Iterable[Piece | _Side], pieces: Sequence[Piece]) -> list[Piece]:

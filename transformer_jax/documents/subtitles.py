@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Marks, Piece
 from transformer_jax.documents.markup import Element, rendered
 from transformer_jax.errors import UserError, shown
+from transformer_jax.inference.marked_text import MarkedText, Marks, Piece
 from transformer_jax.inference.outputs import Translation
 
 # Files come from people who may mean harm. The time of these expressions is linear in a text.
@@ -193,11 +193,8 @@ class _Group:
                 if is_first and (dash := _DASH.match(part)):
                     found.append(Piece('', self._open, dash[0]))
                     part = part[dash.end() :]
-                for n, text in enumerate(PROTECTED.split(part)):
-                    if n % 2:
-                        found.append(Piece('', self._open, text))
-                    elif text:
-                        found.append(Piece(text, self._open))
+                if part:
+                    found.append(Piece(part, self._open))
             elif part.startswith('{') or (
                 name not in self._names if part.startswith('</') else len(self._names) >= _MOST_OPEN
             ):

@@ -11,8 +11,8 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from transformer_jax.documents.archive import Archive, etree
-from transformer_jax.documents.marked_text import Marks, Piece
 from transformer_jax.documents.office import DividedText, OfficeDocument, OpenMarks, Point, Wrapper
+from transformer_jax.inference.marked_text import Marks, Piece
 from transformer_jax.inference.outputs import Translation
 
 _NAMESPACES = frozenset(

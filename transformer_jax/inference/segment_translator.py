@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +37,7 @@ class Segment(NamedTuple):
       prefix: [P] int32 ids of the forced beginning of its outputs, without EOS; None if there is
         none.
       code: language code that the text lacks and its line began with, then a space; else empty.
+      needs_alignment: whether an output with this text is aligned though nobody asks for that.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Segment(NamedTuple):
     part: int = 0
     prefix: np.ndarray | None = None
     code: str = ''
+    needs_alignment: Callable[[str], bool] = lambda _: False
 
 
 class Request(NamedTuple):
@@ -114,8 +116,7 @@ class SegmentTranslator:
             for k, (best, utility) in chooser.results().items():
                 ids, output = found[k][best]
                 found[k] = [(ids, output._replace(score=utility))]
-        if request.align:
-            self._align(given, sentences, found, request.decode)
+        self._align(given, sentences, found, request)
         _warn_of_failures(
             [s.line for s, outputs in zip(given, found, strict=True) if not outputs], request.decode
         )
@@ -234,15 +235,22 @@ class SegmentTranslator:
         segments: Sequence[Segment],
         sentences: Sequence[np.ndarray],
         found: list[list[tuple[np.ndarray, Translation]]],
-        decode: DecodeConfig,
+        request: Request,
     ) -> None:
-        """Give each output in `found` the alignment of its words with those of its segment."""
-        places = [(k, n) for k, outputs in enumerate(found) for n in range(len(outputs))]
+        """Give outputs in `found` the alignment of their words with those of their segments."""
+        places = [
+            (k, n)
+            for k, outputs in enumerate(found)
+            for n, (_, output) in enumerate(outputs)
+            if request.align or segments[k].needs_alignment(output.text)
+        ]
+        if not places:
+            return
         alignments = self.aligner(
             [segments[k].code + segments[k].text for k, _ in places],
             [sentences[k] for k, _ in places],
             [found[k][n][0] for k, n in places],
-            decode,
+            request.decode,
             [segments[k].line for k, _ in places],
         )
         for (k, n), alignment in zip(places, alignments, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from transformer_jax.errors import UserError
+from transformer_jax.inference.placeholders import find_placeholders
 
 # The line ends of text files. The other characters at which `str.splitlines` divides (U+2028,
 # U+0085, form feed, ...) also occur within sentences, and the command `translate` keeps them there.
@@ -95,10 +96,11 @@ class SentenceSplitter:
     def _sentences(self, line: str) -> Iterator[str]:
         """Yield the sentences of a line, which together are the line."""
         begin = end = 0
+        within = {at for x in find_placeholders(line) for at in range(x.begin + 1, x.end)}
         # Version 1.0.32 fails at some blanks that are not ASCII, for example in 'Z\u00a0.'.
         for piece in self._segment(self._language, _BLANK.sub(' ', line)):
             end += len(piece)
-            if not _needs_more(piece):
+            if not _needs_more(piece) and end not in within:
                 yield line[begin:end]
                 begin = end
         yield line[begin:]

@@ -98,7 +98,9 @@ class Evaluator:
         sources, references = zip(*pairs, strict=True)
         loss = self._loss(weights, pairs)
         translator = self._translator(weights)
-        results = translator.translate(sources, beam_size=beam_size, progress=progress)
+        results = translator.translate(
+            sources, beam_size=beam_size, placeholders=False, progress=progress
+        )
         outputs = [best for best, *_ in results]
         language = self._config.data.target_language
         texts = [x.text for x in outputs]

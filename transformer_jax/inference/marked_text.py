@@ -11,21 +11,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from transformer_jax.inference.placeholders import find_placeholders, without_placeholders
+
 # What surrounds a character, the outermost first: elements of HTML, or the format of a document.
 Marks = tuple[Hashable, ...]
 # Pairs (source word, output word), counted from 0.
 Alignment = Iterable[tuple[int, int]]
-# What is the same in all languages: addresses, names, places for values, and signs of music.
-PROTECTED = re.compile(
-    r"""(
-    (?:https?://|www\.)(?:[.,;:!?\]'"]*+(?:[^\s<>().,;:!?\]'"]|\([^\s<>()]*+\)))++
-    | (?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+
-    | (?<![\w/])[@\#][^\W\d][\w.-]*\w
-    | \{\{[^{}]{0,99}\}\} | \{%[^{}]{0,99}%\} | \$?\{\w{0,64}\} | %(?:\(\w+\))?[sd]\b
-    | [\u266a-\u266c]+
-    )""",
-    re.VERBOSE,
-)
+_BLANKS = re.compile(r'\s\s+|[^\S ]')
 _CORE = re.compile(r'\w')
 _CLOSING = re.compile(r'[,.;:!?)\]»”]')
 _WORD = re.compile(r'(\W*+)((?:.*\w)?)(\W*+)', re.DOTALL)
@@ -70,7 +62,7 @@ class MarkedText:
 
     Attributes:
       pieces: its parts.
-      text: its words, with a blank between each two.
+      text: its words, with a blank between each two; in placeholders, the blanks stay.
       has_letters: whether there is something to translate.
     """
 
@@ -81,8 +73,8 @@ class MarkedText:
         self._joined = joined
         self._whole = ''.join(piece.text for piece in joined)
         self._spans = _spans(self._whole)
-        self.text = ' '.join(self._whole.split())
-        self.has_letters = any(map(str.isalpha, self.text))
+        self.text = _collapsed(self._whole)
+        self.has_letters = any(map(str.isalpha, without_placeholders(self.text)))
 
     def translated(self, output: str, alignment: Alignment) -> list[Piece]:
         """Return the translation with its marks.
@@ -112,7 +104,7 @@ class MarkedText:
         sources: list[int | None] = [None] * len(targets)
         for source, target in sorted(alignment, reverse=True):
             sources[target] = source
-        nearest = _Nearest(sources)
+        nearest = Nearest(sources)
         cores = _cores(words, sources, nearest)
         placed = self._placed(points, nearest, [output[a:b] for a, b in targets])
         found, end = list[list[Piece]](), 0
@@ -161,7 +153,7 @@ class MarkedText:
         return [_word(self._whole[a:b], marks[a:b]) for a, b in self._spans]
 
     def _placed(
-        self, points: Sequence[tuple[int, int]], nearest: '_Nearest', outputs: Sequence[str]
+        self, points: Sequence[tuple[int, int]], nearest: 'Nearest', outputs: Sequence[str]
     ) -> dict[int, list[tuple[int, list[Piece]]]]:
         """Return the pieces that points put into each output word, with their place in it.
 
@@ -189,7 +181,7 @@ class MarkedText:
         return found
 
 
-class _Nearest:
+class Nearest:
     """Finds the output words of a word of the text, or of the one nearest to it that has any."""
 
     def __init__(self, sources: Sequence[int | None]):
@@ -218,6 +210,18 @@ def _spans(text: str) -> list[tuple[int, int]]:
         end = begin + len(word)
         found.append((begin, end))
     return found
+
+
+def _collapsed(text: str) -> str:
+    """Return a text with one blank in the place of several, except in placeholders."""
+    if not _BLANKS.search(text):
+        return text.strip()
+    parts, end = list[str](), 0
+    for placeholder in find_placeholders(text):
+        parts.append(_BLANKS.sub(' ', text[end : placeholder.begin]))
+        parts += (' ' if x.isspace() else x for x in text[placeholder.begin : placeholder.end])
+        end = placeholder.end
+    return ''.join([*parts, _BLANKS.sub(' ', text[end:])]).strip()
 
 
 def _word(text: str, marks: Sequence[Marks]) -> _Word:
@@ -296,7 +300,8 @@ def _parts(word: str, core: Marks, source: _Word | None, behind: Marks | None) -
     if not middle:
         of_before = of_after
     if source is not None:
-        if source.is_mixed and (parts := _marked_within(word, source)):
+        is_copied = word == source.text
+        if (source.is_mixed or is_copied) and (parts := _marked_within(word, source)):
             return parts
         if source.before is not None:
             of_before = source.before
@@ -309,7 +314,7 @@ def _parts(word: str, core: Marks, source: _Word | None, behind: Marks | None) -
 
 
 def _marked_within(word: str, source: _Word) -> list[Piece]:
-    """Return an output word that begins or ends as its source word does, as in 'CO2'.
+    """Return an output word that is its source word, or begins or ends as that, as in 'CO2'.
 
     Returns:
       Nothing if a mark would be lost.
@@ -324,7 +329,7 @@ def _marked_within(word: str, source: _Word) -> list[Piece]:
     return [Piece(''.join(c for c, _ in x), of_x) for of_x, x in groups] if is_whole else []
 
 
-def _cores(words: Sequence[_Word], sources: Sequence[int | None], nearest: _Nearest) -> list[Marks]:
+def _cores(words: Sequence[_Word], sources: Sequence[int | None], nearest: Nearest) -> list[Marks]:
     """Return the marks of each output word."""
     found = [None if s is None else words[s].core for s in sources]
     # A mark whose words have no translation marks the word that is nearest to them.

@@ -1,7 +1,7 @@
 import pytest
 from growth import is_linear
 
-from transformer_jax.documents.marked_text import PROTECTED, MarkedText, Piece
+from transformer_jax.inference.marked_text import MarkedText, Piece
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,3 @@ def test_a_long_word_takes_no_long_time(character):
         MarkedText([Piece(f'a{text}a')]).translated(text, [(0, 0)])
 
     assert is_linear(work, lambda size: character * size, 4_000)
-
-
-@pytest.mark.parametrize(
-    'part', ['http://', 'www.', 'http://a(', 'www.a.', 'a@', 'a@a.', '{', '{{', '{%', '#a', '@.']
-)
-def test_what_is_copied_is_found_in_linear_time(part):
-    assert is_linear(PROTECTED.split, lambda size: part * size, 20_000)
