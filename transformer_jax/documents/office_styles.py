@@ -30,7 +30,9 @@ _CODE = frozenset(
 )
 # Languages for which office programs keep a language of their own beside the usual one.
 _ASIAN = frozenset('ja ko yue zh'.split())
-_COMPLEX = frozenset('ar as bn ckb dv fa gu he hi kn km lo ml mr my ne or pa ps sa sd si ta te th ur yi'.split())
+_COMPLEX = frozenset(
+    'ar as bn ckb dv fa gu he hi kn km lo ml mr my ne or pa ps sa sd si ta te th ur yi'.split()
+)
 # No language.
 NONE = frozenset(['none', 'x-none', 'zxx'])
 

@@ -88,7 +88,7 @@ class OpenDocument(OfficeDocument):
         script = next((x for x in others if len(x) == 4), None)
         found = False
         for element in root.iter(f'{_STYLE}text-properties'):
-            if element.get(names[0], 'none') in NONE:
+            if NONE.issuperset(element.get(x, 'none') for x in (names[0], f'{_FO}language')):
                 continue
             values = code.lower(), region, script
             for name, value in zip(names, values, strict=True):
@@ -103,9 +103,7 @@ class OpenDocument(OfficeDocument):
 class _Paragraph:
     """A paragraph or heading, see `Paragraph`."""
 
-    def __init__(
-        self, element: Any, styles: Mapping[str, str | None], code: Collection[Hashable]
-    ):
+    def __init__(self, element: Any, styles: Mapping[str, str | None], code: Collection[Hashable]):
         self._element, self._styles, self._code = element, styles, code
         self._pieces: list[Piece] = []
         self._wrappers: dict[Hashable, Wrapper] = {}
