@@ -8,9 +8,10 @@ Bergamot, the translator of Firefox: https://github.com/browsermt/bergamot-trans
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from transformer_jax.documents.document import faults_of_files, go_on, language_tag
 from transformer_jax.documents.html_tokens import (
     VOID,
     Token,
@@ -19,7 +20,7 @@ from transformer_jax.documents.html_tokens import (
     tokens,
     unescaped,
 )
-from transformer_jax.documents.markup import Element, rendered
+from transformer_jax.documents.markup import Element, rendered, rendered_parts
 from transformer_jax.documents.paired_marks import MARKS, side
 from transformer_jax.documents.ranges import RangedText
 from transformer_jax.errors import UserError
@@ -55,7 +56,12 @@ _MOST_TAGS = 200_000
 _MOST_OPEN = 32
 _MOST_ATTRIBUTES = 1_000_000
 # The attributes that are read.
-_READ = frozenset('class href style translate'.split())
+_READ = frozenset('class href lang style translate xml:lang'.split())
+# Characters that a page may have more because tags are repeated.
+_MOST_REPEATED = 1_000_000
+# No page has this character.
+_LANGUAGE = '\0'
+_MARKED_LANGUAGE = re.compile('\0([^\0]*)\0')
 
 
 class HtmlDocument:
@@ -68,8 +74,13 @@ class HtmlDocument:
 
     needs_alignment = True
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, language: str = ''):
         """Find the texts.
+
+        Args:
+          source: the HTML.
+          language: the code of its language, '' if it is not known. What is marked as another one
+            than this and than that of the page is copied.
 
         Raises:
           UserError: if it has too many tags or attributes.
@@ -78,26 +89,44 @@ class HtmlDocument:
             raise UserError(
                 f'the HTML has more than {_MOST_TAGS:,} tags: divide it into several parts.'
             )
-        parser = _Parser(source)
-        self._parts, self._elements = parser.parts(), parser.elements
+        source = source.replace(_LANGUAGE, '\ufffd')  # as browsers do
+        with faults_of_files():
+            parser = _Parser(source, language)
+            self._parts, self._elements = parser.parts(), parser.elements
+        self._most = 8 * len(source) + _MOST_REPEATED
         self.texts = [
             x.text.text for x in self._parts if isinstance(x, _Run) and x.text.has_letters
         ]
 
-    def translated(self, outputs: Sequence[Translation]) -> str:
-        """Return the HTML with a translation, with alignment, in the place of each text."""
-        remaining = iter(outputs)
-        return ''.join(
-            part if isinstance(part, str) else self._rendered(part, remaining)
-            for part in self._parts
-        )
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> str:
+        """Return the HTML with a translation, with alignment, in the place of each text.
 
-    def _rendered(self, run: '_Run', outputs: Iterator[Translation]) -> str:
-        pieces = run.text.pieces
-        if run.text.has_letters:
-            output = next(outputs)
-            pieces = run.text.translated(output.text, output.alignment or ())
-        return rendered(pieces, self._elements, _escaped, run.begin, run.end)
+        Raises:
+          UserError: if tags that are repeated would make it too long.
+        """
+        tag = language_tag(language)
+        found, length = list[str](), -8 * sum(len(output.text) for output in outputs)
+        with faults_of_files():
+            for part in self._all_parts(outputs):
+                found.append(part)
+                length += len(part)
+                if length > self._most:
+                    raise UserError('its tags are too long to be repeated: divide the HTML.')
+            text = ''.join(found)
+            return _MARKED_LANGUAGE.sub(lambda match: tag or match[1], text)
+
+    def _all_parts(self, outputs: Iterable[Translation]) -> Iterator[str]:
+        outputs = iter(outputs)
+        for part in self._parts:
+            go_on()
+            if isinstance(part, str):
+                yield part
+                continue
+            pieces = part.text.pieces
+            if part.text.has_letters:
+                output = next(outputs)
+                pieces = part.text.translated(output.text, output.alignment or ())
+            yield from rendered_parts(pieces, self._elements, _escaped, part.begin, part.end)
 
 
 class _Run(NamedTuple):
@@ -117,8 +146,9 @@ class _Run(NamedTuple):
 class _Parser:
     """Divides HTML into runs, and HTML that stays as it is."""
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, language: str):
         self.elements: list[Element] = []
+        self._languages = {_primary(language)} - {''}
         self._names: list[str] = []
         self._source = source
         self._parts: list[str | _Run] = []
@@ -143,6 +173,7 @@ class _Parser:
             'declaration': lambda token: self._markup(self._source[token.begin : token.end]),
         }
         for token in tokens(self._source):
+            go_on()
             takes[token.kind](token)
         if self._copied:
             self._copied = ''
@@ -159,11 +190,17 @@ class _Parser:
             return
         if self._copied:
             self._end_copy(token.begin)
+        values, places = self._values(token)
+        named = values.get('lang') or values.get('xml:lang')
+        if tag == 'html' and named:
+            self._languages.add(_primary(named))
+        is_other = bool(named and self._languages) and _primary(named) not in self._languages
         text = self._source[token.begin : token.end]
-        values = self._values(token)
+        if named and not is_other:
+            text = self._with_language(token, places)
         # Such anchors of XHTML stand in pages that say that they are HTML, too.
         is_empty = token.is_empty or (tag == 'a' and text.endswith('/>') and 'href' not in values)
-        if not is_empty and (tag in _COPIED or _stays(values)):
+        if not is_empty and (tag in _COPIED or is_other or _stays(values)):
             self._copied, self._from = tag, token.begin
             self._inside, self._count_inside = [tag], Counter([tag])
         elif tag in _POINTS or (is_empty and tag in _INLINE | _COPIED) or self._is_deep(tag):
@@ -177,19 +214,29 @@ class _Parser:
             self._markup(text)
             self._blocks[tag] += not is_empty
 
-    def _values(self, token: Token) -> dict[str, str]:
-        """Return the attributes of a tag that say what becomes of its element."""
-        found = dict[str, str]()
+    def _values(self, token: Token) -> tuple[dict[str, str], list[tuple[int, int]]]:
+        """Return the attributes of a tag that are read, and where those of languages are."""
+        found, places = dict[str, str](), list[tuple[int, int]]()
         for name, begin, end in attributes(self._source, token):
             self._attributes += 1
             if name in _READ and name not in found:
                 found[name] = unescaped(self._source[begin:end])
+                if name in ('lang', 'xml:lang') and begin < end:
+                    places.append((begin, end))
         if self._attributes > _MOST_ATTRIBUTES:
             raise UserError(
                 f'the HTML has more than {_MOST_ATTRIBUTES:,} attributes: divide it into several '
                 'parts.'
             )
-        return found
+        return found, places
+
+    def _with_language(self, token: Token, places: Iterable[tuple[int, int]]) -> str:
+        """Return a tag, in which the names of languages are found again."""
+        found, end = '', token.begin
+        for begin, stop in places:
+            found += f'{self._source[end:begin]}{_LANGUAGE}{self._source[begin:stop]}{_LANGUAGE}'
+            end = stop
+        return found + self._source[end : token.end]
 
     def _end(self, token: Token) -> None:
         tag = token.name
@@ -287,6 +334,11 @@ def _stays(values: Mapping[str, str]) -> bool:
         or not _COPIED_CLASSES.isdisjoint(values.get('class', '').split())
         or 'mso-list:ignore' in values.get('style', '').lower().replace(' ', '')
     )
+
+
+def _primary(language: str) -> str:
+    """Return the code of a language without region and script."""
+    return re.split('[-_]', language.strip().lower(), maxsplit=1)[0]
 
 
 def _escaped(text: str) -> str:

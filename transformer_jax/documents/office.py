@@ -94,7 +94,7 @@ class OfficeDocument(ABC):
 
     @abstractmethod
     def _set_language(self, root: Any, language: str) -> bool:
-        """Let the marks of languages in a part name a language, and return whether there are any."""
+        """Let the marks of languages in a part name this one, and return whether there are any."""
 
     def _wrong_kind(self) -> UserError:
         return UserError(f'the file is no {self.kind} file: save it as {self.kind}.')

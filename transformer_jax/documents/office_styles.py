@@ -1,4 +1,4 @@
-"""What the styles of office documents say: which texts are code, and in which language texts are."""
+"""What the styles of office documents say: which texts are code, and which language texts have."""
 
 import re
 from collections import defaultdict

@@ -70,10 +70,11 @@ class WordDocument(OfficeDocument):
 
     def _paragraphs(self, roots: Mapping[str, Any]) -> Iterator[tuple[str, '_Paragraph']]:
         code = _code(x for root in roots.values() for x in root.iterfind('{*}style'))
+        controls = set[Any]()
         for name, root in roots.items():
             for element in root.iter('{*}p'):
                 if _name(element) == 'p' and _style(element.find('{*}pPr'), 'pStyle') not in code:
-                    yield name, _Paragraph(element, code)
+                    yield name, _Paragraph(element, code, controls)
 
     def _set_language(self, root: Any, language: str) -> bool:
         names = 'val', {'asian': 'eastAsia', 'complex': 'bidi', '': 'val'}[script_of(language)]
@@ -152,8 +153,15 @@ class _Format:
 class _Paragraph:
     """A paragraph, see `Paragraph`."""
 
-    def __init__(self, element: Any, code: Collection[Hashable]):
-        self._element, self._code = element, code
+    def __init__(self, element: Any, code: Collection[Hashable], controls: set[Any]):
+        """Take a paragraph.
+
+        Args:
+          element: the paragraph.
+          code: ids of the styles that mark code.
+          controls: the controls around paragraphs that are no longer bound to data.
+        """
+        self._element, self._code, self._controls = element, code, controls
         self._prefix = element.tag[:-1]
         # The formats of runs by their elements, and by how they look.
         self._formats: dict[Any, _Format] = {}
@@ -194,8 +202,10 @@ class _Paragraph:
                 _append(parent, [atom for x in group for atom in x.point.content], copies)
         opened.change(())
         for control in self._element.iterancestors(f'{self._prefix}sdt'):
-            if not _drop_properties(control, {'dataBinding'}):
+            if control in self._controls:
                 break
+            self._controls.add(control)
+            _drop_properties(control, {'dataBinding'})
 
     def _walk(self, atoms: Sequence[_Atom], marks: Marks) -> None:
         """Add the pieces of what is in an element."""
@@ -340,15 +350,12 @@ def _is_symbol(element: Any) -> bool:
     return _name(element) == 'sdt' and not any(map(str.isalpha, ''.join(element.itertext())))
 
 
-def _drop_properties(control: Any, names: Iterable[str]) -> bool:
+def _drop_properties(control: Any, names: Iterable[str]) -> None:
     """Drop properties of a content control; one bound to data would show these as they were."""
-    found = False
     for properties in control.findall('{*}sdtPr'):
         # Newer versions have such properties in other namespaces, too.
         for child in [x for x in properties if x.tag.rpartition('}')[2] in names]:
             properties.remove(child)
-            found = True
-    return found
 
 
 def _code(styles: Iterable[Any]) -> set[Hashable]:
