@@ -35,7 +35,13 @@ from transformer_jax.storage.files import atomic_write
 if TYPE_CHECKING:
     from transformer_jax.translator import Translation, Translator
 
-_SHAPES = ('align', 'prefix', 'paragraphs', 'output_format')  # flags that change what is written
+_SHAPES = (
+    'align',
+    'prefix',
+    'paragraphs',
+    'placeholders',
+    'output_format',
+)  # flags that change what is written
 _BAR_FROM = 200  # lines from which a progress bar is shown
 
 
@@ -92,6 +98,7 @@ def main(arguments: Sequence[str]) -> None:
                     prefixes=prefixes,
                     align=flags.align,
                     paragraphs=flags.paragraphs,
+                    placeholders=flags.placeholders,
                     first_line=done + 1,
                     progress=len(chunk) >= _BAR_FROM,
                     **options,
@@ -151,6 +158,7 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
         texts,
         align=document.needs_alignment,
         paragraphs=True,
+        placeholders=flags.placeholders,
         progress=len(texts) >= _BAR_FROM,
         **options,
     )
@@ -217,6 +225,13 @@ def _parser() -> command_line.Parser:
         '--paragraphs',
         action='store_true',
         help="split lines into sentences; needs pip install -e '.[paragraphs]'",
+    )
+    parser.add_argument(
+        '--placeholders',
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help='copy places for values (%%d, {name}), addresses, paths, emoji, words in scripts that '
+        'the model does not know, and lines without letters (default: yes)',
     )
     return parser
 

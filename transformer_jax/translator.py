@@ -95,7 +95,8 @@ class Translator:
         models = [(config.model, params), *((one.config.model, one.params) for one in others)]
         self.network = Network(models, vocabulary.sizes, mesh, ensemble)
         self.segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
-        self._masking = MaskingTranslator(self.segments)
+        is_parser = config.data.corpus == 'trees'  # it sees all words as they are
+        self._masking = self.segments if is_parser else MaskingTranslator(self.segments)
         self.search = self.segments.decoder
         self.scorer = Scorer(self.network, vocabulary)
         self.steps = list(steps)
@@ -186,8 +187,7 @@ class Translator:
             for none.
           paragraphs: whether to split texts into sentences; needs the extra `paragraphs`.
           placeholders: whether to copy places for values (`%d`, `{name}`), addresses, paths, emoji,
-            words in scripts that the model does not know, and texts without letters. A parser sees
-            all texts as they are.
+            words in scripts that the model does not know, and texts without letters.
           first_line: line number of the first text, for warnings and for the seed of sampling.
           progress: whether to show a progress bar on stderr.
           **options: fields of `DecodeConfig` that replace the config's, for example beam_size.
@@ -203,9 +203,8 @@ class Translator:
         texts = as_texts(texts)
         splitter = SentenceSplitter(self.config.data.source_language) if paragraphs else None
         parts = [split_text(text, splitter) for text in texts]
-        forced = {}
+        forced, most = {}, self.network.max_sequence_length
         if prefixes is not None:
-            most = self.network.max_sequence_length
             forced = encode_prefixes(
                 prefixes,
                 len(texts),
@@ -216,17 +215,11 @@ class Translator:
         segments = [
             Segment(segment, first_line + k, part, None if part else forced.get(k), code)
             for k, text in enumerate(parts)
-            for part, (segment, code) in enumerate(
-                zip(
-                    text.segments,
-                    self.vocabulary.source.missing_codes(text.segments),
-                    strict=True,
-                )
-            )
+            for codes in [self.vocabulary.source.missing_codes(text.segments)]
+            for part, (segment, code) in enumerate(zip(text.segments, codes, strict=True))
         ]
         request = Request(decode, n_best, sampling, mbr, align)
-        is_parser = self.config.data.corpus == 'trees'
-        translate = self._masking if placeholders and not is_parser else self.segments
+        translate = self._masking if placeholders else self.segments
         outputs = iter(translate(segments, request, progress))
         return [
             join(text, list(itertools.islice(outputs, len(text.segments))), align=align)

@@ -49,6 +49,18 @@ def translated(source, *outputs):
         ('<i>- A cat.</i>\n<i>- A dog.</i>', '<i>- A CAT.</i>\n<i>- A DOG.</i>'),
         ('What?\n- Nothing.', 'WHAT?\n- NOTHING.'),
         ('Hello.\\NI see.', 'HELLO.\nI SEE.'),
+        ('A cat.<br>A dog.', 'A CAT.\nA DOG.'),
+        (
+            'A <s>b</s> <em>c</em> <span class="x">d</span>',
+            'A <s>B</s> <EM>C</EM> <span class="x">D</span>'.replace('EM', 'em'),
+        ),
+        ('<v Tom>A <c.red>cat</c>.</v>', '<v Tom>A <c.red>CAT</c>.</v>'),
+        ('{\\i1}A{\\i0} cat.', '{\\i1}A{\\i0} CAT.'),
+        ('A {\\i1}big cat{\\i0}.', 'A {\\i1}BIG CAT{\\i0}.'),
+        ('A\\hcat', 'A CAT'),
+        ('a &amp; b&#39;s &lt;c', "A &amp; B'S &lt;C"),
+        ('<i>- A cat.\n- A dog.</i>', '<i>- A CAT.</i>\n<i>- A DOG.</i>'),
+        ('<i>- 42.\n- A dog.</i>', '<i>- 42.</i>\n<i>- A DOG.</i>'),
     ],
 )
 def test_formats_and_lines_stay(source, expected):
@@ -58,6 +70,36 @@ def test_formats_and_lines_stay(source, expected):
 def test_numbers_times_and_line_ends_stay():
     source = '7\r\n01:02:03,004 --> 01:02:05,600 X1:10\r\nA cat.\r\n\r\n'
     assert translated(source) == source.replace('A cat.', 'A CAT.')
+
+
+@pytest.mark.parametrize(
+    'times',
+    [
+        '0:00:01.500000 --> 0:00:03',
+        '00:00:09,9 --> 00:00:11,65',
+        '00:00:12.4 - > 00：00：13，25 X1:10',
+    ],
+)
+def test_times_stay_as_they_are_written(times):
+    assert translated(f'1\n{times}\nA cat.\n') == f'1\n{times}\nA CAT.\n'
+
+
+def test_digits_after_the_seconds_are_a_fraction():
+    texts = file_of('I have seen', 'a house').replace('00:00:02,000 -->', '00:00:02,500000 -->')
+    assert len(Subtitles(texts).texts) == 1
+
+
+@pytest.mark.parametrize(
+    'text', ['It was\n\n12.05.2024 at night.', 'Room\n7\n10:30:15 is too early.']
+)
+def test_a_text_may_look_like_a_time(text):
+    found = translated(file_of(text, 'A cat.'))
+    assert found.count('-->') == 2
+    assert text.split('\n')[-1].split()[0] in found
+
+
+def test_a_number_is_not_joined_with_the_next_subtitle():
+    assert Subtitles(file_of('5', 'and now')).texts == ['and now']
 
 
 def test_subtitles_without_numbers_get_none():

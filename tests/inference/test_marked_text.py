@@ -27,3 +27,10 @@ def test_a_long_word_takes_no_long_time(character):
         MarkedText([Piece(f'a{text}a')]).translated(text, [(0, 0)])
 
     assert is_linear(work, lambda size: character * size, 4_000)
+
+
+@pytest.mark.parametrize('word', ['बिल्ली', 'கொடு', 'ที่', 'كتابُ', 'caf' + 'e\u0301'])
+def test_a_vowel_sign_belongs_to_its_letter(word):
+    text = MarkedText([Piece('the '), Piece('cat', ('b',)), Piece('.')])
+    found = text.translated(f'a {word}.', [(0, 0), (1, 1)])
+    assert ''.join(piece.text for piece in found if piece.marks == ('b',)) == word

@@ -6,6 +6,8 @@ where the alignment of the words says so.
 
 import bisect
 import datetime
+import functools
+import html
 import itertools
 import math
 import re
@@ -13,6 +15,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transformer_jax.documents.markup import Element, rendered
+from transformer_jax.documents.subtitle_tags import (
+    ENTITY,
+    MOST_OPEN,
+    TAG,
+    Tag,
+    follow,
+    has_letters,
+    plain,
+    tag_of,
+    unescaped,
+)
 from transformer_jax.errors import UserError, shown
 from transformer_jax.inference.marked_text import MarkedText, Marks, Piece
 from transformer_jax.inference.outputs import Translation
@@ -20,20 +33,20 @@ from transformer_jax.inference.outputs import Translation
 # Files come from people who may mean harm. The time of these expressions is linear in a text.
 _SIGN = '[,.:，．。：]'
 _TIME = rf'([0-9]++){_SIGN}([0-9]++){_SIGN}([0-9]++){_SIGN}?+([0-9]*+)'
-# What begins a subtitle: a blank line or a number or both, and a line that begins with a time. If
-# that line is damaged, the groups after the first time are None.
+# What begins a subtitle: a blank line or a number or both, and a line with two times. If that line
+# is damaged, the groups of the times are None.
 _HEAD = re.compile(
-    rf'\n(?:\n?(-?[0-9]++)\.?[0-9]*+\s*)?\n{_TIME}(?: *+-[ -] *+> *+{_TIME} ?([^\r\n]*+)(?:\n|\Z))?'
+    rf'\n(?:\n?(-?[0-9]++\.?[0-9]*+)\s*)?\n'
+    rf'(?:(?P<times>{_TIME} *+-[ -] *+> *+{_TIME}(?: [^\n]*+)?)[^\n]*+(?:\n|\Z)'
+    rf'|{_TIME} *+[-=\u2013\u2014]*+ *+(?:[>\u2192]|{_TIME}))'
 )
-_TAG = re.compile(r'(</?(?:[biu]|font)\b[^<>]*>|\{\\[^{}]*\})', re.IGNORECASE)
+_LINE_END = re.compile(r'\n|\\N|<br ?/?>', re.IGNORECASE)
 # Where the screen shows a line, and the dash that says that another person speaks.
-_BEFORE = re.compile(r'(?:\{\\[^{}]*\})*')
+_BEFORE = re.compile(r'(?:\{\\(?!(?:\\?[ibus]1)+\})[^{}]*\})*')
 _DASH = re.compile(r'[-\u2013\u2014]\s*')
 _SENTENCE_END_REVERSED = re.compile(r'\W*?[.!?…。！？:;"”»)\]♪]')
 # Lines and tags that a file may have; a film has far fewer.
 _MOST_PARTS = 200_000
-# Further tags within one another mark nothing, but keep their place.
-_MOST_OPEN = 32
 _MOST_JOINED = 4
 _MOST_PAUSE = datetime.timedelta(seconds=1)
 _LINE = 42  # characters, a usual limit
@@ -44,16 +57,16 @@ class _Cue(NamedTuple):
 
     Attributes:
       number: what the file counts it as, '' if it has none.
+      times: the line of its times, and of what follows them.
       start: when it appears.
       end: when it disappears.
-      place: what follows the times.
       content: its lines.
     """
 
     number: str
+    times: str
     start: datetime.timedelta
     end: datetime.timedelta
-    place: str
     content: str
 
 
@@ -131,7 +144,8 @@ class Subtitles:
                     and 0 < len(before) < _MOST_JOINED
                     and before[-1].cue == k - 1
                     and cue.start - self._cues[k - 1].end <= _MOST_PAUSE
-                    and not _SENTENCE_END_REVERSED.match(_TAG.sub('', before[-1].text)[::-1])
+                    and has_letters(before[-1].text)
+                    and not _SENTENCE_END_REVERSED.match(plain(before[-1].text)[::-1])
                     and _begins_within(line)
                 )
                 if goes_on:
@@ -156,6 +170,8 @@ class _Group:
         self._names: list[str] = []
         pieces: list[Piece] = []
         self._ends: list[int] = []  # the number of words up to the end of each line
+        has_entities = any(ENTITY.search(line.text) for line in lines)
+        self._escape = functools.partial(html.escape, quote=False) if has_entities else str
         for line in lines:
             if pieces:
                 pieces.append(Piece(' '))
@@ -186,27 +202,27 @@ class _Group:
 
     def _pieces(self, text: str) -> list[Piece]:
         found: list[Piece] = []
-        for k, part in enumerate(_TAG.split(text)):
-            name = part.strip('</>').partition(' ')[0].lower()
+        for k, part in enumerate(TAG.split(text)):
+            tag = tag_of(part) if k % 2 else None
             if not k % 2:
                 is_first = not any(piece.text or piece.point for piece in found)
                 if is_first and (dash := _DASH.match(part)):
                     found.append(Piece('', self._open, dash[0]))
                     part = part[dash.end() :]
                 if part:
-                    found.append(Piece(part, self._open))
-            elif part.startswith('{') or (
-                name not in self._names if part.startswith('</') else len(self._names) >= _MOST_OPEN
+                    found.append(Piece(unescaped(part), self._open))
+            elif tag is None or (
+                len(self._names) >= MOST_OPEN if tag.is_start else tag.name not in self._names
             ):
                 found.append(Piece('', self._open, part))
-            elif part.startswith('</'):
-                while self._names.pop() != name:
+            elif tag.is_start:
+                self._open += (len(self._elements),)
+                self._names.append(tag.name)
+                self._elements.append(Element(part, tag.end))
+            else:
+                while self._names.pop() != tag.name:
                     self._open = self._open[:-1]
                 self._open = self._open[:-1]
-            else:
-                self._open += (len(self._elements),)
-                self._names.append(name)
-                self._elements.append(Element(part, f'</{name}>'))
         return found
 
     def _wrapped(self, words: Sequence[Sequence[Piece]], lines: int) -> str:
@@ -221,7 +237,7 @@ class _Group:
             if k in breaks or (k == 0 and word[:1] and word[0].text.isspace()):
                 word = [Piece('\n' if k else '', word[0].marks), *word[1:]]
             pieces += word
-        return rendered(pieces, self._elements)
+        return rendered(pieces, self._elements, self._escape)
 
 
 def _cues(source: str) -> list[_Cue]:
@@ -230,42 +246,47 @@ def _cues(source: str) -> list[_Cue]:
     if text == '\n\n':
         return []
     cues, head = list[_Cue](), _HEAD.match(text)
-    while head and head[6]:
+    while head and head['times']:
         after = _HEAD.search(text, head.end())
         content = text[head.end() : after.start()] if after else text[head.end() :].rstrip('\n')
-        number, *times, place = head.groups('')
+        number, times, *fields = head.groups('')
         try:
-            start, end = _duration(times[:4]), _duration(times[4:])
-            cues.append(_Cue(number, start, end, place, content))
+            start, end = _duration(fields[:4]), _duration(fields[4:8])
+            cues.append(_Cue(number, times.rstrip(), start, end, content))
         except (ValueError, OverflowError) as error:
             raise _not_subrip(str(error)) from None
         head = after
     if head or not cues:
-        begin = head.start(1 if head[1] else 2) if head else 2
+        begin = 2 if head is None else head.start(1) if head[1] else head.start() + 2
         line = source.count('\n', 0, len(source) - len(text) + begin) + 1
         raise _not_subrip(f'line {line}: {shown(text[begin : begin + 50].strip())}')
     return cues
 
 
 def _duration(fields: Sequence[str]) -> datetime.timedelta:
-    hours, minutes, seconds, milliseconds = (int(field or 0) for field in fields)
-    return datetime.timedelta(
-        hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
-    )
+    hours, minutes, seconds = map(int, fields[:3])
+    rest = float(f'0.{fields[3][:9] or 0}')
+    return datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds + rest)
 
 
 def _lines(cue: int, content: str) -> list[_Line]:
     """Return what each person says in a subtitle; a dash says that another one speaks."""
     found: list[list[str]] = []
-    for row in map(str.strip, content.replace('\\N', '\n').split('\n')):
-        if row and (not found or _DASH.match(_TAG.sub('', row))):
+    tags = list[Tag]()  # that are open
+    for row in map(str.strip, _LINE_END.split(content)):
+        if row and not found:
             found.append([row])
+        elif row and _DASH.match(plain(row)):
+            # A format around what two persons say is around both lines.
+            found[-1][-1] += ''.join(tag.end for tag in reversed(tags))
+            found.append([''.join(tag.start for tag in tags) + row])
         elif row:
             found[-1].append(row)
+        follow(tags, row)
     lines = []
     for rows in found:
         before = _BEFORE.match(rows[0])[0]
-        is_text = any(map(str.isalpha, _TAG.sub('', ' '.join(rows))))
+        is_text = has_letters(' '.join(rows))
         text = (' ' if is_text else '\n').join(rows)[len(before) :]
         lines.append(_Line(cue, before, text, len(rows)))
     return lines
@@ -273,7 +294,7 @@ def _lines(cue: int, content: str) -> list[_Line]:
 
 def _begins_within(line: _Line) -> bool:
     """Whether a line can go on with a sentence: not with a dash or a capital letter."""
-    text = _TAG.sub('', line.text)
+    text = plain(line.text)
     is_capital = text[:1].isupper() and not re.match(r'I\b', text)  # which English writes so
     return not line.before and text[:1].isalpha() and not is_capital
 
@@ -286,15 +307,8 @@ def _not_subrip(reason: str) -> UserError:
 
 def _composed(cue: _Cue) -> str:
     """Return a subtitle as it is in a file."""
-    place = cue.place and ' ' + cue.place
     number = cue.number and f'{cue.number}\n'
-    return f'{number}{_clock(cue.start)} --> {_clock(cue.end)}{place}\n{cue.content}'
-
-
-def _clock(time: datetime.timedelta) -> str:
-    seconds, rest = divmod(time, datetime.timedelta(seconds=1))
-    minutes, seconds = divmod(seconds, 60)
-    return f'{minutes // 60:02}:{minutes % 60:02}:{seconds:02},{rest.microseconds // 1000:03}'
+    return f'{number}{cue.times}\n{cue.content}'
 
 
 def _divided(line_of: Sequence[int], lines: int) -> list[int]:

@@ -7,6 +7,7 @@ a mark in a sentence marks the whole sentence.
 import bisect
 import itertools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -224,8 +225,17 @@ def _collapsed(text: str) -> str:
     return ''.join([*parts, _BLANKS.sub(' ', text[end:])]).strip()
 
 
+def _divided(word: str) -> tuple[str, str, str]:
+    """Return the punctuation before a word, the word, and the punctuation after it."""
+    before, core, after = _WORD.fullmatch(word).groups()
+    # A vowel sign or an accent is no letter for `re`, but belongs to its letter.
+    rest = after.lstrip(''.join({x for x in after if unicodedata.category(x)[0] == 'M'}) or '\0')
+    signs = len(after) - len(rest) if core else 0
+    return before, core + after[:signs], after[signs:]
+
+
 def _word(text: str, marks: Sequence[Marks]) -> _Word:
-    before, core, _ = (len(x) for x in _WORD.fullmatch(text).groups())
+    before, core, _ = map(len, _divided(text))
     if not core:  # all of it is punctuation, which `_WORD` has put into `before`
         return _Word(text, marks, None, Counter(marks).most_common(1)[0][0], False, None)
     end = before + core
@@ -265,7 +275,7 @@ def _place(output: str, source: str, at: int) -> int:
     if output == source:
         return at
     if at < len(source) and not _CORE.search(source[at:]) and _CORE.search(output):
-        return len(output) - len(_WORD.fullmatch(output)[3])  # before its punctuation
+        return len(output) - len(_divided(output)[2])  # before its punctuation
     return len(output)
 
 
@@ -295,7 +305,7 @@ def _parts(word: str, core: Marks, source: _Word | None, behind: Marks | None) -
       source: its source word.
       behind: the marks of punctuation behind it, if its source word has none; None takes `core`.
     """
-    before, middle, after = _WORD.fullmatch(word).groups()
+    before, middle, after = _divided(word)
     of_before, of_after = core, core if behind is None else behind
     if not middle:
         of_before = of_after

@@ -96,7 +96,7 @@ class MaskedText:
         """
         alignment = output.alignment or ()
         words = self._parts(output.text, alignment)
-        self._add_lost(words, alignment)
+        self._add_lost(words, output.text, alignment)
         parts = [part for word in words for part in word]
         text = ''.join(part.text for part in parts).strip()
         found = self._aligned(parts, alignment) if align else None
@@ -136,13 +136,13 @@ class MaskedText:
         words, present = list[list[_Part]](), set[int]()
         for t, pieces in enumerate(self._marked.translated_words(output, alignment)):
             parts, dropped = list[_Part](), False
-            for piece in pieces:
-                if piece.point is not None:
-                    parts.append(_Part(self._placeholders[piece.point], t, piece.point))
+            for point, group in itertools.groupby(pieces, lambda piece: piece.point):
+                if point is not None:
+                    parts.append(_Part(self._placeholders[point], t, point))
                     continue
-                end = 0
-                for match in self._pattern.finditer(piece.text) if self._stand_ins else ():
-                    parts.append(_Part(piece.text[end : match.start()], t))
+                text, end = ''.join(piece.text for piece in group), 0
+                for match in self._pattern.finditer(text) if self._stand_ins else ():
+                    parts.append(_Part(text[end : match.start()], t))
                     end = match.end()
                     of_text = self._by_text[match[0]]
                     placeholder = next((k for k in of_text if k not in present), None)
@@ -151,20 +151,27 @@ class MaskedText:
                     else:
                         present.add(placeholder)
                         parts.append(_Part(self._placeholders[placeholder], t, placeholder))
-                parts.append(_Part(piece.text[end:], t))
+                parts.append(_Part(text[end:], t))
             if dropped and not _CORE.search(''.join(part.text for part in parts)):
                 parts = [part._replace(text=part.text.strip()) for part in parts]
             words.append(parts)
         return words
 
-    def _add_lost(self, words: list[list[_Part]], alignment: Sequence[tuple[int, int]]) -> None:
+    def _add_lost(
+        self, words: list[list[_Part]], output: str, alignment: Sequence[tuple[int, int]]
+    ) -> None:
         """Add the placeholders whose stand-in an output lacks.
 
         They replace the words that are aligned with the stand-in, such as a number in letters.
         Without such words they follow the word that is nearest.
         """
         present = {part.placeholder for word in words for part in word}
-        lost = [k for k in self._stand_ins.values() if k not in present]
+        # A forced beginning may have a placeholder of several words.
+        lost = [
+            k
+            for k in self._stand_ins.values()
+            if k not in present and not self._is_forced(k, output)
+        ]
         sources: list[int | None] = [None] * len(words)
         for s, t in alignment:
             sources[t] = s
@@ -187,6 +194,9 @@ class MaskedText:
             else:
                 added = [_Part(before, last), placeholder, _Part(f' {core}{after}', last)]
             words[first : last + 1] = [*([] for _ in texts[1:]), added]
+
+    def _is_forced(self, k: int, output: str) -> bool:
+        return ' ' in self._placeholders[k] and self._placeholders[k] in output
 
     def _aligned(
         self, parts: Sequence[_Part], alignment: Sequence[tuple[int, int]]

@@ -29,7 +29,8 @@ class Placeholder(NamedTuple):
 
 
 # What an address goes on with. Punctuation at its end belongs to the sentence.
-_TAIL = r"""(?:[.,;:!?\]'"]*+(?:[^\s<>().,;:!?\]'"\u3000-\u3002\uff00-\uff20]|\([^\s<>()]*+\)))++"""
+_END = r""".,;:!?\]'"\u2018-\u201f\u2026«»\u3000-\u3002\uff00-\uff20"""
+_TAIL = rf"""(?:[.,;:!?\]'"]*+(?:[^\s<>(){_END}]|\([^\s<>()]*+\)))++"""
 _FORMAT = r'[-+0\#]{0,4}(?:\d{1,4}|\*)?(?:\.(?:\d{1,3}|\*))?'
 _NAME = r'[$-]?[\w.\[\]-]{0,64}'
 # Texts come from people who may mean harm. The time of this expression is linear in a text.
@@ -58,14 +59,15 @@ _PLACEHOLDER = re.compile(
         | (?<![\w/.)\]])(?:(?:~|\.\.?)/(?:[\w.@+-]++/)*+(?:[\w.@+-]*\w)?
           | /(?:[\w.@+-]++/)++(?:[\w.@+-]*\w)?
           | /(?:etc|usr|var|tmp|home|bin|opt|dev|proc|root|lib|mnt|srv|boot|sys)\b )
-        | (?<![A-Za-z0-9])[A-Za-z]:\\(?:[\w\ .()$~@+-]{{1,64}}(?<!\ )\\)*+(?:[\w.()$~@+*-]*[\w)*])?
+        | (?<![A-Za-z0-9])[A-Za-z]:[\\/](?:[\w\ .()$~@+-]{{1,64}}(?<!\ )[\\/])*+
+          (?:[\w.()$~@+*-]*[\w*])?
         | (?<!\\)\\\\[\w.-]++(?:\\[\w.$-]*\w)++ )
     | (?P<path> (?<![\w/.@-])\.?[\w-]++(?:\.[\w-]++)*+(?:/\.?[\w-]++(?:\.[\w-]++)*+)++ )
     """,
     re.VERBOSE,
 )
 # Without any of these there is no placeholder; most texts have none.
-_MAY_BEGIN = re.compile(r'[%{@#/\\<]|\w:\w|\.\w')
+_MAY_BEGIN = re.compile(r'[%{@#/\\<]|\w:[\w+]|\.\w')
 _IS_NUMBER = re.compile(
     r'%.*[diouxXeEfFgGYmHMIyj]%*|.*:[^}]*[,df%]\}+|.*,\s?number\b.*|'
     r'\W*(?:\w*[._])?(?:n|num|number|count|total|amount|pages?|year|age|size|percent|seconds'

@@ -34,9 +34,11 @@ class UnknownText:
         if character in self._known or character in self._unknown:
             return character in self._known
         normal = unicodedata.normalize('NFKC', character)
+        forms = [normal, normal.lower(), normal.casefold()]
+        if character.isalpha():  # a letter without its accent is of the same script
+            forms.append(unicodedata.normalize('NFKD', character)[0])
         found = not _EMOJI.match(character) and any(
-            self._vocabulary.characters.issuperset(x.replace(' ', ''))
-            for x in (normal, normal.lower(), normal.casefold())
+            self._vocabulary.characters.issuperset(x.replace(' ', '')) for x in forms
         )
         (self._known if found else self._unknown).add(character)
         return found
