@@ -165,7 +165,7 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
     best = [outputs[0] for outputs in results]
     try:
         with atomic_write(place, 'wb') as file:
-            file.write(document.translated(best))
+            file.write(document.translated(best, translator.config.data.target_language))
     except OSError as error:
         raise UserError(
             f'--output={flags.output!r} cannot be written ({error.strerror}): choose another place.'

@@ -71,7 +71,7 @@ def test_tags_stay_where_words_stay(source):
         ('a<img> b', 'B A<img>'),
         ('a <code>x y</code> b', '<code>x y</code> B A'),
         ('<p>a b<br>c d</p>', '<p>B A<br>D C</p>'),
-        ('<pre>a b\n c d</pre>', '<pre>B A\n D C</pre>'),
+        ('<pre>a b\n c d</pre> e', '<pre>a b\n c d</pre> E'),
         ('<div>a\n  b</div>', '<div>B A</div>'),
         ('see <code>x</code>, too', 'TOO SEE <code>x</code>,'),
         ('a http://x.org/?a=1 <b>c</b>', '<b>C</b> http://x.org/?a=1 A'),
@@ -81,6 +81,114 @@ def test_tags_stay_where_words_stay(source):
 )
 def test_tags_follow_their_words(source, expected):
     assert reversed_words(source) == expected
+
+
+@pytest.mark.parametrize(
+    ('begin', 'end'),
+    [
+        ('{% if x %}', '{% endif %}'),
+        ('{%- for x in y -%}', '{%- endfor -%}'),
+        ('{{#if x}}', '{{/if}}'),
+        ('{{^x}}', '{{/x}}'),
+        ('{{if .X}}', '{{end}}'),
+        ('{#x}', '{/x}'),
+        ('{if $x > 1}', '{/if}'),
+        ('*|IF:X|*', '*|END:IF|*'),
+        ('<!-- begin -->', '<!-- end -->'),
+        ('<!-- x -->', '<!-- /x -->'),
+        ('<!-- start: x -->', '<!-- end of x -->'),
+        ('<!-- wp:x {"y":1} -->', '<!-- /wp:x -->'),
+        ('<!--StartFragment-->', '<!--EndFragment-->'),
+        ('<!--[if !mso]><!-->', '<!--<![endif]-->'),
+        ('<![if !supportLists]>', '<![endif]>'),
+        ('<?php if ($x->y > 1) { ?>', '<?php } ?>'),
+        ('<?php foreach ($x as $y): ?>', '<?php endforeach; ?>'),
+        ('<% if x > 1 %>', '<% end %>'),
+        ('<%= link_to x do |y| %>', '<% end %>'),
+        ('<#if x gt 1>', '</#if>'),
+        ('<0>', '</0>'),
+    ],
+)
+def test_what_begins_and_ends_encloses_what_it_enclosed(begin, end):
+    source = f'<p>a {begin}b <i>c</i>{end}. {begin}d{end}</p>'
+    expected = f'<p>{begin}D{end} {begin}<i>C.</i> B{end} A</p>'
+    assert reversed_words(source).replace('C</i>.', 'C.</i>') == expected
+
+
+def test_branches_of_a_condition_stay_apart():
+    found = HtmlDocument('a {% if x %}red{% else %}blue{% endif %} car')
+    assert found.texts == ['a red blue car']
+    output = Translation(
+        'une voiture rouge bleue', 0.0, (), alignment=((0, 0), (3, 1), (1, 2), (2, 3))
+    )
+    expected = 'une voiture {% if x %}rouge{% else %} bleue{% endif %}'
+    assert found.translated([output]) == expected
+
+
+@pytest.mark.parametrize(
+    'copied',
+    [
+        '<!-->',
+        '<!--->',
+        '<!-- <b>x --!>',
+        '<!-- <b>x -- > x -->',
+        '<!-- <b>x --->',
+        '<! <b>',
+        '</ <b>',
+        '<?x <b>',
+        '<?php $x->y > "<b>" ?>',
+        '<% x > "<b>" %>',
+        '<script>"</b>" <!-- <script> </script> --></script>',
+        '<style><!-- <b> --></style>',
+        '<xmp><b></xmp>',
+        '<b title="</b>" x=\'>\' y=z/w></b>',
+    ],
+)
+def test_what_is_no_text_ends_where_browsers_end_it(copied):
+    found = HtmlDocument(f'<p>a {copied}</p>')
+    assert found.texts == ['a']
+    assert copied in found.translated([in_order('a', [0])])
+
+
+def test_a_comment_without_an_end_ends_with_the_page():
+    assert HtmlDocument('<p>a <!-- b <p>c').texts == ['a']
+
+
+def test_tags_in_a_title_are_text():
+    found = HtmlDocument('<title>the <b> tag</title>')
+    assert found.texts == ['the <b> tag']
+    assert reversed_words('<title>a &lt;b</title>') == '<title>&lt;B A</title>'
+
+
+@pytest.mark.parametrize(
+    'page', ['<?xml version="1.0"?>{}', '<!DOCTYPE html PUBLIC "XHTML 1.0">{}']
+)
+def test_empty_elements_of_xhtml_are_closed(page):
+    source = page.format('<p>a <span id="x"/>b <a href="y"/>c</p><script src="z"/><p>d</p>')
+    expected = page.format('<p><a href="y"/>C <span id="x"/>B A</p><script src="z"/><p>D</p>')
+    assert reversed_words(source) == expected
+
+
+def test_an_empty_anchor_is_closed_in_all_pages():
+    assert reversed_words('<p><a id="x"/>a b</p>') == '<p><a id="x"/>B A</p>'
+
+
+@pytest.mark.parametrize(
+    ('reference', 'text'),
+    [
+        ('&#' + '9' * 5_000 + ';', '\ufffd'),
+        ('&#' + '0' * 5_000 + '65;', 'A'),
+        ('&#x' + 'f' * 5_000 + ';', '\ufffd'),
+        ('&#xd800;', '\ufffd'),
+    ],
+)
+def test_references_of_many_digits_are_read(reference, text):
+    assert HtmlDocument(f'<p>a {reference} b</p>').texts == [f'a {text} b']
+
+
+@pytest.mark.parametrize('copied', ['{% if a < b && c %}', '{%a&eacute;%}', '{%&eacute;a%}'])
+def test_what_is_copied_is_written_as_it_was(copied):
+    assert reversed_words(f'a &eacute; {copied} &lt; c') == f'C {copied} &lt; É A'
 
 
 def test_punctuation_beside_a_mark_stays_outside():
@@ -155,7 +263,6 @@ def test_what_is_not_text_is_not_translated():
         '@tom',
         '{{ user.name }}',
         '${total}',
-        '{% if x %}',
         '%(name)s',
         '\u266a',
     ],
@@ -221,6 +328,11 @@ def test_hostile_html_takes_no_long_time(part):
 def test_html_with_too_many_tags_is_refused():
     with pytest.raises(UserError, match='more than 200,000 tags: divide it into several'):
         HtmlDocument('<' * 200_001)
+
+
+def test_html_with_too_many_attributes_is_refused():
+    with pytest.raises(UserError, match='more than 1,000,000 attributes: divide it into several'):
+        HtmlDocument('<a' + ' b' * 1_000_001 + '>')
 
 
 def test_deeply_nested_marks_keep_their_place():

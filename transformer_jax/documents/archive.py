@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 # Small files can become huge: limits on the bytes of all parts that are read, and on their tags.
 _MOST_MEBIBYTES = 32
 _MOST_TAGS = 1_000_000
+_MOST_ATTRIBUTES = 2_000_000
 # The methods that the formats allow. For others, zipfile decompresses more than it was asked for.
 _METHODS = frozenset([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 # An XML declaration that names another encoding than those that all readers of XML know.
@@ -78,7 +79,7 @@ class Archive:
             UTF-16, or all are too large.
         """
         most = _MOST_MEBIBYTES << 20
-        found, tags = {}, 0
+        found, tags, attributes = {}, 0, 0
         encrypted = {info.filename for info in self._infos if info.flag_bits & 1}
         if encrypted.intersection(names):
             raise UserError('the file has a password: save it without one.')
@@ -89,10 +90,12 @@ class Archive:
                         part = file.read(most + 1)
                     most -= len(part)
                     tags += part.count(b'<')
-                    if most < 0 or tags > _MOST_TAGS:
+                    attributes += part.count(b'="') + part.count(b"='")
+                    if most < 0 or tags > _MOST_TAGS or attributes > _MOST_ATTRIBUTES:
                         raise UserError(
-                            f'the text in the file has more than {_MOST_MEBIBYTES} MiB or '
-                            f'{_MOST_TAGS:,} tags: divide the file into several.'
+                            f'the text in the file has more than {_MOST_MEBIBYTES} MiB, '
+                            f'{_MOST_TAGS:,} tags or {_MOST_ATTRIBUTES:,} attributes: divide the '
+                            'file into several.'
                         )
                     found[name] = _root(part)
         except UserError:

@@ -1,11 +1,21 @@
 """What all documents have in common, and the simplest of them."""
 
-from collections.abc import Sequence
+import contextlib
+import logging
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
+
+from transformer_jax.errors import UserError, first_line
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
     from transformer_jax.inference.outputs import Translation
+
+_logger = logging.getLogger('transformer_jax')
+_ended: ContextVar[threading.Event | None] = ContextVar('ended', default=None)
 
 
 class Document(Protocol):
@@ -19,11 +29,13 @@ class Document(Protocol):
     texts: list[str]
     needs_alignment: bool
 
-    def translated(self, outputs: Sequence['Translation']) -> Any:
+    def translated(self, outputs: Sequence['Translation'], language: str = '') -> Any:
         """Return the document with a translation in the place of each text.
 
         Args:
           outputs: of each text.
+          language: the language of the translations, which the document's own marks of languages
+            say from then on; '' leaves these as they are.
         """
 
 
@@ -36,6 +48,49 @@ class PlainText:
         """Take the text."""
         self.texts = [text]
 
-    def translated(self, outputs: Sequence['Translation']) -> str:
+    def translated(self, outputs: Sequence['Translation'], language: str = '') -> str:
         """Return the translation."""
         return outputs[0].text
+
+
+class CutOff(Exception):
+    """Work on a document has ended because nobody waits for it any more."""
+
+
+@contextlib.contextmanager
+def cut_off_by(ended: threading.Event) -> Iterator[None]:
+    """Let work on documents in this context raise `CutOff` soon after an event is set."""
+    token = _ended.set(ended)
+    try:
+        yield
+    finally:
+        _ended.reset(token)
+
+
+def go_on() -> None:
+    """Raise `CutOff` if nobody waits for the work of this context any more."""
+    ended = _ended.get()
+    if ended is not None and ended.is_set():
+        raise CutOff
+
+
+@contextlib.contextmanager
+def faults_of_files() -> Iterator[None]:
+    """Turn what a reader of files raises into a UserError: the file is the fault's cause."""
+    try:
+        yield
+    except (UserError, CutOff):
+        raise
+    except Exception as error:
+        _logger.warning('A document cannot be read (%s).', type(error).__name__)
+        _logger.debug('What its reader raised:', exc_info=error)
+        raise UserError(
+            f'it cannot be read ({type(error).__name__}: {first_line(error)}): open it in another '
+            'program and save it again.'
+        ) from error
+
+
+def language_tag(code: str) -> str:
+    """Return the code of a language as documents write it, '' if it is none: 'en_XX' is 'en-XX'."""
+    tag = code.replace('_', '-')
+    return tag if re.fullmatch('[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*', tag) else ''

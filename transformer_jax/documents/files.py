@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from transformer_jax.documents.document import Document, PlainText
+from transformer_jax.documents.document import Document, PlainText, faults_of_files
 from transformer_jax.errors import UserError, shown
 
 # Importing it takes seconds, in which no mistake would be answered.
@@ -30,9 +30,10 @@ class FileDocument:
         self.texts, self.needs_alignment = document.texts, document.needs_alignment
         self._document, self._encode = document, encode
 
-    def translated(self, outputs: Sequence['Translation']) -> bytes:
-        """Return the file with a translation in the place of each text."""
-        return self._encode(self._document.translated(outputs))
+    def translated(self, outputs: Sequence['Translation'], language: str = '') -> bytes:
+        """Return the file with a translation in the place of each text, see `Document`."""
+        with faults_of_files():
+            return self._encode(self._document.translated(outputs, language))
 
 
 def check_name(name: str) -> None:
@@ -67,7 +68,8 @@ def read_document(name: str, data: bytes) -> Document:
     if not kind:
         raise UserError(f'{shown(name)} is no file to translate: send {" or ".join(KINDS)}.')
     try:
-        return KINDS[kind](data)
+        with faults_of_files():
+            return KINDS[kind](data)
     except UserError as error:
         raise UserError(f'{shown(name)}: {error}') from error
 

@@ -8,13 +8,23 @@ Bergamot, the translator of Firefox: https://github.com/browsermt/bergamot-trans
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from html.parser import HTMLParser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from transformer_jax.documents.markup import Element, rendered
+from transformer_jax.documents.document import faults_of_files, go_on, language_tag
+from transformer_jax.documents.html_tokens import (
+    VOID,
+    Token,
+    Unescaped,
+    attributes,
+    tokens,
+    unescaped,
+)
+from transformer_jax.documents.markup import Element, rendered, rendered_parts
+from transformer_jax.documents.paired_marks import MARKS, side
+from transformer_jax.documents.ranges import RangedText
 from transformer_jax.errors import UserError
-from transformer_jax.inference.marked_text import MarkedText, Marks, Piece
+from transformer_jax.inference.marked_text import Marks, Piece
 from transformer_jax.inference.outputs import Translation
 
 _INLINE = frozenset(
@@ -24,10 +34,7 @@ _INLINE = frozenset(
 # Elements within a sentence that have a place, but no text to translate.
 _POINTS = frozenset(['img', 'input', 'wbr'])
 _COPIED_POINTS = frozenset('code kbd math samp script style svg template var'.split())
-_COPIED = _COPIED_POINTS | {'iframe', 'noembed', 'noframes', 'textarea', 'xmp'}
-_VOID = frozenset(
-    'area base basefont br col embed frame hr img input link meta param source track wbr'.split()
-)
+_COPIED = _COPIED_POINTS | {'iframe', 'noembed', 'noframes', 'pre', 'textarea', 'xmp'}
 _SIGN = re.compile(r'[][(){}*\u2020\u2021\u00a7|\u2022\u00b7]')
 # Names of persons and subjects in Mastodon. (Outlook marks the signs of lists by their style.)
 _COPIED_CLASSES = frozenset(['notranslate', 'mention', 'hashtag'])
@@ -47,7 +54,14 @@ _LISTS = ('ul', 'ol', 'menu', 'dl', 'table', 'select')
 _MOST_TAGS = 200_000
 # Further elements within one another mark nothing, but keep their place.
 _MOST_OPEN = 32
-_LINE_END = re.compile('(\r\n|\r|\n)')
+_MOST_ATTRIBUTES = 1_000_000
+# The attributes that are read.
+_READ = frozenset('class href lang style translate xml:lang'.split())
+# Characters that a page may have more because tags are repeated.
+_MOST_REPEATED = 1_000_000
+# No page has this character.
+_LANGUAGE = '\0'
+_MARKED_LANGUAGE = re.compile('\0([^\0]*)\0')
 
 
 class HtmlDocument:
@@ -60,44 +74,59 @@ class HtmlDocument:
 
     needs_alignment = True
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, language: str = ''):
         """Find the texts.
 
+        Args:
+          source: the HTML.
+          language: the code of its language, '' if it is not known. What is marked as another one
+            than this and than that of the page is copied.
+
         Raises:
-          UserError: if it has too many tags, or the parser of Python gives up.
+          UserError: if it has too many tags or attributes.
         """
         if source.count('<') > _MOST_TAGS:
             raise UserError(
                 f'the HTML has more than {_MOST_TAGS:,} tags: divide it into several parts.'
             )
-        parser = _Parser(source)
-        try:
-            # After the last '>' there are no tags; the parser takes long to see that.
-            end = source.rfind('>') + 1
-            parser.feed(source[:end])
-            parser.close()
-            parser.handle_data(html.unescape(source[end:]))
-        except AssertionError as error:  # at some declarations: '<![x'
-            raise UserError(f'the HTML cannot be read ({error}): correct it.') from None
-        self._parts, self._elements = parser.finished(), parser.elements
+        source = source.replace(_LANGUAGE, '\ufffd')  # as browsers do
+        with faults_of_files():
+            parser = _Parser(source, language)
+            self._parts, self._elements = parser.parts(), parser.elements
+        self._most = 8 * len(source) + _MOST_REPEATED
         self.texts = [
             x.text.text for x in self._parts if isinstance(x, _Run) and x.text.has_letters
         ]
 
-    def translated(self, outputs: Sequence[Translation]) -> str:
-        """Return the HTML with a translation, with alignment, in the place of each text."""
-        remaining = iter(outputs)
-        return ''.join(
-            part if isinstance(part, str) else self._rendered(part, remaining)
-            for part in self._parts
-        )
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> str:
+        """Return the HTML with a translation, with alignment, in the place of each text.
 
-    def _rendered(self, run: '_Run', outputs: Iterator[Translation]) -> str:
-        pieces = run.text.pieces
-        if run.text.has_letters:
-            output = next(outputs)
-            pieces = run.text.translated(output.text, output.alignment or ())
-        return rendered(pieces, self._elements, _escaped, run.begin, run.end)
+        Raises:
+          UserError: if tags that are repeated would make it too long.
+        """
+        tag = language_tag(language)
+        found, length = list[str](), -8 * sum(len(output.text) for output in outputs)
+        with faults_of_files():
+            for part in self._all_parts(outputs):
+                found.append(part)
+                length += len(part)
+                if length > self._most:
+                    raise UserError('its tags are too long to be repeated: divide the HTML.')
+            text = ''.join(found)
+            return _MARKED_LANGUAGE.sub(lambda match: tag or match[1], text)
+
+    def _all_parts(self, outputs: Iterable[Translation]) -> Iterator[str]:
+        outputs = iter(outputs)
+        for part in self._parts:
+            go_on()
+            if isinstance(part, str):
+                yield part
+                continue
+            pieces = part.text.pieces
+            if part.text.has_letters:
+                output = next(outputs)
+                pieces = part.text.translated(output.text, output.alignment or ())
+            yield from rendered_parts(pieces, self._elements, _escaped, part.begin, part.end)
 
 
 class _Run(NamedTuple):
@@ -109,58 +138,72 @@ class _Run(NamedTuple):
       end: those that are open after it.
     """
 
-    text: MarkedText
+    text: RangedText
     begin: Marks
     end: Marks
 
 
-class _Parser(HTMLParser):
+class _Parser:
     """Divides HTML into runs, and HTML that stays as it is."""
 
-    def __init__(self, source: str):
-        super().__init__()
+    def __init__(self, source: str, language: str):
         self.elements: list[Element] = []
+        self._languages = {_primary(language)} - {''}
         self._names: list[str] = []
         self._source = source
-        self._lines = [0, *(match.end() for match in re.finditer('\n', source))]
         self._parts: list[str | _Run] = []
         self._pieces: list[Piece] = []
         self._begin: Marks = ()
         self._open: Marks = ()
         self._opened: dict[int, int] = {}  # the number of pieces of its run before an element
-        self._pre = 0
         self._blocks = Counter[str]()  # open elements that divide the text
         # The element that is copied, where it begins, and the elements that are open in it.
         self._copied, self._from = '', 0
         self._inside: list[str] = []
         self._count_inside = Counter[str]()
-        # Where HTML begins that is copied up to what follows it, and what takes it.
-        self._pending: tuple[int, Callable[[str], None]] | None = None
+        self._attributes = 0
 
-    def finished(self) -> list[str | _Run]:
+    def parts(self) -> list[str | _Run]:
         """Return all parts."""
-        self._take_pending()
+        takes = {
+            'text': self._text,
+            'start': self._start,
+            'end': self._end,
+            'comment': lambda token: self._point(self._source[token.begin : token.end]),
+            'declaration': lambda token: self._markup(self._source[token.begin : token.end]),
+        }
+        for token in tokens(self._source):
+            go_on()
+            takes[token.kind](token)
         if self._copied:
             self._copied = ''
             self._markup(self._source[self._from :])
         self._end_run()
         return self._parts
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._take_pending()
+    def _start(self, token: Token) -> None:
+        tag = token.name
         if self._copied and not self._ends_copy(tag):
-            if tag not in _VOID:
+            if not token.is_empty:
                 self._inside.append(tag)
                 self._count_inside[tag] += 1
             return
         if self._copied:
-            self._end_copy(self._at())
-        text = self.get_starttag_text() or ''
-        is_empty = tag in _VOID or (tag in ('svg', 'math') and text.endswith('/>'))
-        if not is_empty and (tag in _COPIED or _stays(attrs)):
-            self._copied, self._from = tag, self._at()
+            self._end_copy(token.begin)
+        values, places = self._values(token)
+        named = values.get('lang') or values.get('xml:lang')
+        if tag == 'html' and named:
+            self._languages.add(_primary(named))
+        is_other = bool(named and self._languages) and _primary(named) not in self._languages
+        text = self._source[token.begin : token.end]
+        if named and not is_other:
+            text = self._with_language(token, places)
+        # Such anchors of XHTML stand in pages that say that they are HTML, too.
+        is_empty = token.is_empty or (tag == 'a' and text.endswith('/>') and 'href' not in values)
+        if not is_empty and (tag in _COPIED or is_other or _stays(values)):
+            self._copied, self._from = tag, token.begin
             self._inside, self._count_inside = [tag], Counter([tag])
-        elif tag in _POINTS or (is_empty and tag in _COPIED) or self._is_deep(tag):
+        elif tag in _POINTS or (is_empty and tag in _INLINE | _COPIED) or self._is_deep(tag):
             self._point(text)
         elif tag in _INLINE:
             self._open += (len(self.elements),)
@@ -169,72 +212,69 @@ class _Parser(HTMLParser):
             self._names.append(tag)
         else:
             self._markup(text)
-            self._pre += tag == 'pre'
-            self._blocks[tag] += 1
+            self._blocks[tag] += not is_empty
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)  # in HTML, the slash of '<b/>' has no meaning
+    def _values(self, token: Token) -> tuple[dict[str, str], list[tuple[int, int]]]:
+        """Return the attributes of a tag that are read, and where those of languages are."""
+        found, places = dict[str, str](), list[tuple[int, int]]()
+        for name, begin, end in attributes(self._source, token):
+            self._attributes += 1
+            if name in _READ and name not in found:
+                found[name] = unescaped(self._source[begin:end])
+                if name in ('lang', 'xml:lang') and begin < end:
+                    places.append((begin, end))
+        if self._attributes > _MOST_ATTRIBUTES:
+            raise UserError(
+                f'the HTML has more than {_MOST_ATTRIBUTES:,} attributes: divide it into several '
+                'parts.'
+            )
+        return found, places
 
-    def handle_endtag(self, tag: str) -> None:
-        self._take_pending()
-        if tag in _VOID and tag != 'br':
+    def _with_language(self, token: Token, places: Iterable[tuple[int, int]]) -> str:
+        """Return a tag, in which the names of languages are found again."""
+        found, end = '', token.begin
+        for begin, stop in places:
+            found += f'{self._source[end:begin]}{_LANGUAGE}{self._source[begin:stop]}{_LANGUAGE}'
+            end = stop
+        return found + self._source[end : token.end]
+
+    def _end(self, token: Token) -> None:
+        tag = token.name
+        if tag in VOID and tag != 'br':
             return
-        at = self._at()
-        end = self._source.find('>', at) + 1 or len(self._source)
         if self._copied and (self._count_inside[tag] or not self._blocks[tag]):
             self._close_inside(tag)
             if not self._inside:
-                self._end_copy(end)
+                self._end_copy(token.end)
             return
         if self._copied:  # what is around it ends
-            self._end_copy(at)
+            self._end_copy(token.begin)
         if tag not in _INLINE:
-            self._pre = max(0, self._pre - (tag == 'pre'))
             self._blocks[tag] = max(0, self._blocks[tag] - 1)
-            self._markup(self._source[at:end])
+            self._markup(self._source[token.begin : token.end])
         elif closed := [mark for mark in self._open if self._names[mark] == tag]:
             self._close(closed[-1])
         else:
-            self._point(self._source[at:end])
+            self._point(self._source[token.begin : token.end])
 
-    def handle_data(self, data: str) -> None:
-        self._take_pending()
+    def _text(self, token: Token) -> None:
         if self._copied:
             return
-        for k, text in enumerate(_LINE_END.split(data) if self._pre else [data]):
-            if k % 2:
-                self._markup(text)
-            elif text:
-                self._pieces.append(Piece(text, self._open))
-
-    def handle_comment(self, data: str) -> None:
-        self._copy_to_next(self._point)
-
-    def handle_decl(self, decl: str) -> None:
-        self._copy_to_next(self._markup)
-
-    def handle_pi(self, data: str) -> None:
-        self._copy_to_next(self._point)
-
-    def unknown_decl(self, data: str) -> None:
-        self._copy_to_next(self._point)
-
-    def _copy_to_next(self, take: Callable[[str], None]) -> None:
-        """Copy HTML from here on. Only what follows says where it ends: '<![CDATA[a>b]]>'."""
-        self._take_pending()
-        self._pending = self._at(), take
-
-    def _take_pending(self) -> None:
-        if self._pending is not None:
-            (begin, take), self._pending = self._pending, None
-            take(self._source[begin : self._at()])
+        found = Unescaped(self._source[token.begin : token.end])
+        end = 0
+        for n, part in enumerate(MARKS.split(found.text)):
+            begin, end = end, end + len(part)
+            if n % 2:
+                self._point(found.source(begin, end))
+            elif part:
+                self._pieces.append(Piece(part, self._open))
 
     def _ends_copy(self, tag: str) -> bool:
         """Whether a start tag ends the element that is copied, which has no end tag."""
         if any(self._count_inside[name] for name in _LISTS):
             return False
         if self._copied == 'p':
-            return tag not in _INLINE | _POINTS | _COPIED | _VOID
+            return tag not in _INLINE | _POINTS | _COPIED | VOID
         return tag in _ENDED_BY.get(self._copied, ())
 
     def _close_inside(self, tag: str) -> None:
@@ -254,10 +294,6 @@ class _Parser(HTMLParser):
     def _is_deep(self, tag: str) -> bool:
         return tag in _INLINE and len(self._open) >= _MOST_OPEN
 
-    def _at(self) -> int:
-        line, column = self.getpos()
-        return self._lines[line - 1] + column
-
     def _point(self, text: str) -> None:
         if not self._copied:
             self._pieces.append(Piece('', self._open, text))
@@ -269,7 +305,7 @@ class _Parser(HTMLParser):
 
     def _end_run(self) -> None:
         if self._pieces or self._begin != self._open:
-            self._parts.append(_Run(MarkedText(self._pieces), self._begin, self._open))
+            self._parts.append(_Run(RangedText(self._pieces, side), self._begin, self._open))
         self._pieces, self._begin, self._opened = [], self._open, {}
 
     def _close(self, mark: int) -> None:
@@ -291,14 +327,18 @@ class _Parser(HTMLParser):
             self._point(rendered(inside, self.elements, _escaped, self._open, self._open))
 
 
-def _stays(attrs: list[tuple[str, str | None]]) -> bool:
-    """Whether an element asks not to be translated."""
-    values = {name: value or '' for name, value in attrs}
+def _stays(values: Mapping[str, str]) -> bool:
+    """Whether an element with these attributes asks not to be translated."""
     return (
         values.get('translate', '').lower() == 'no'
         or not _COPIED_CLASSES.isdisjoint(values.get('class', '').split())
         or 'mso-list:ignore' in values.get('style', '').lower().replace(' ', '')
     )
+
+
+def _primary(language: str) -> str:
+    """Return the code of a language without region and script."""
+    return re.split('[-_]', language.strip().lower(), maxsplit=1)[0]
 
 
 def _escaped(text: str) -> str:

@@ -1,6 +1,6 @@
 """Marks as text: what a file has before and after the words that they mark."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from transformer_jax.inference.marked_text import Marks, Piece, common
@@ -25,7 +25,18 @@ def rendered(
     begin: Marks = (),
     end: Marks = (),
 ) -> str:
-    """Return pieces as the text of a file.
+    """Return pieces as the text of a file, see `rendered_parts`."""
+    return ''.join(rendered_parts(pieces, elements, escape, begin, end))
+
+
+def rendered_parts(
+    pieces: Iterable[Piece],
+    elements: Sequence[Element],
+    escape: Callable[[str], str],
+    begin: Marks,
+    end: Marks,
+) -> Iterator[str]:
+    """Return the parts of pieces as the text of a file.
 
     Args:
       pieces: their marks are indices of `elements`, their points texts.
@@ -34,17 +45,10 @@ def rendered(
       begin: the marks that are open already.
       end: those that stay open.
     """
-    found, now = list[str](), begin
-
-    def change(marks: Marks) -> None:
-        nonlocal now
-        same = len(common(now, marks))
-        found.extend(elements[mark].end for mark in reversed(now[same:]))
-        found.extend(elements[mark].start for mark in marks[same:])
-        now = marks
-
-    for piece in pieces:
-        change(piece.marks)
-        found.append(escape(piece.text) if piece.point is None else piece.point)
-    change(end)
-    return ''.join(found)
+    now = begin
+    for piece in [*pieces, Piece('', end, '')]:
+        same = len(common(now, piece.marks))
+        yield from (elements[mark].end for mark in reversed(now[same:]))
+        yield from (elements[mark].start for mark in piece.marks[same:])
+        now = piece.marks
+        yield escape(piece.text) if piece.point is None else piece.point

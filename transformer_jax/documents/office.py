@@ -6,9 +6,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, Protocol
 
-from transformer_jax.documents.archive import Archive
+from transformer_jax.documents.archive import Archive, etree
+from transformer_jax.documents.document import go_on, language_tag
+from transformer_jax.documents.paired_marks import MARKS, Side, side
+from transformer_jax.documents.ranges import RangedText
 from transformer_jax.errors import UserError
-from transformer_jax.inference.marked_text import MarkedText, Marks, Piece, common
+from transformer_jax.inference.marked_text import Marks, Piece, common
 from transformer_jax.inference.outputs import Translation
 
 # How files begin that have a password or the format of old versions.
@@ -25,7 +28,7 @@ class Paragraph(Protocol):
 
     texts: list[str]
 
-    def translate(self, outputs: Mapping[str, Translation]) -> None:
+    def translate(self, outputs: Mapping[str, Translation], copies: 'Copies') -> None:
         """Put the translation of each text into its place."""
 
 
@@ -58,30 +61,40 @@ class OfficeDocument(ABC):
         self._names = self._parts(self._archive)
         if not self._names:
             raise self._wrong_kind()
-        roots = self._archive.roots(self._names).values()
-        texts = (text for root in roots for x in self._paragraphs(root) for text in x.texts)
+        roots = self._archive.roots(self._names)
+        texts = (text for _, x in self._paragraphs(roots) for text in x.texts)
         # Word writes a text box twice. Its texts need one translation.
         self.texts = list(dict.fromkeys(texts))
 
-    def translated(self, outputs: Sequence[Translation]) -> bytes:
-        """Return the file with a translation, with alignment, in the place of each text."""
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> bytes:
+        """Return the file with a translation, with alignment, in the place of each text.
+
+        Raises:
+          UserError: if formats and links that are repeated would make it too large.
+        """
         clean = [x._replace(text=_NOT_XML.sub(_allowed, x.text)) for x in outputs]
         by_text = dict(zip(self.texts, clean, strict=True))
-        changed = {}
-        for name, root in self._archive.roots(self._names).items():
-            # All are found before any changes, since there are paragraphs within paragraphs.
-            for paragraph in [x for x in self._paragraphs(root) if x.texts]:
-                paragraph.translate(by_text)
-                changed[name] = root
-        return self._archive.replaced(changed)
+        roots, copies = self._archive.roots(self._names), Copies()
+        # All are found before any changes, since there are paragraphs within paragraphs.
+        changed = [(name, x) for name, x in self._paragraphs(roots) if x.texts]
+        for _, paragraph in changed:
+            paragraph.translate(by_text, copies)
+        names = {name for name, _ in changed}
+        if changed and (tag := language_tag(language)):
+            names |= {name for name, root in roots.items() if self._set_language(root, tag)}
+        return self._archive.replaced({name: roots[name] for name in names})
 
     @abstractmethod
     def _parts(self, archive: Archive) -> list[str]:
-        """Return the names of the parts with text, none if it is a file of another kind."""
+        """Return the names of the parts that are read, none if it is a file of another kind."""
 
     @abstractmethod
-    def _paragraphs(self, root: Any) -> Iterable[Paragraph]:
-        """Return the paragraphs of a part."""
+    def _paragraphs(self, roots: Mapping[str, Any]) -> Iterable[tuple[str, Paragraph]]:
+        """Return the paragraphs of all parts that are no code, each with the name of its part."""
+
+    @abstractmethod
+    def _set_language(self, root: Any, language: str) -> bool:
+        """Let the marks of languages in a part name this one, and return whether there are any."""
 
     def _wrong_kind(self) -> UserError:
         return UserError(f'the file is no {self.kind} file: save it as {self.kind}.')
@@ -108,38 +121,61 @@ class Point(NamedTuple):
     ends: Hashable = None
 
 
+class Copies:
+    """Copies elements, but not so many that a small file becomes a huge one."""
+
+    _MOST = 64 << 20  # characters, about as large as files may be
+
+    def __init__(self):
+        """Copy nothing yet."""
+        self._left = self._MOST
+
+    def __call__(self, element: Any) -> Any:
+        """Return a copy of an element with all that is in it.
+
+        Raises:
+          UserError: if all copies are too large.
+        """
+        for x in element.iter():
+            self._take(x)
+            self._left -= len(x.text or '')
+        return deepcopy(element)
+
+    def shell(self, parent: Any, element: Any) -> Any:
+        """Add an element without its content to another one, see `__call__`."""
+        self._take(element)
+        return etree.SubElement(parent, element.tag, element.attrib)
+
+    def _take(self, element: Any) -> None:
+        self._left -= 50 + sum(len(name) + len(x) for name, x in element.attrib.items())
+        if self._left < 0:
+            raise UserError(
+                'the formats and links of the file are too large to be repeated: divide the file '
+                'into several.'
+            )
+
+
 class Wrapper:
     """A mark: an element around words."""
 
     def __init__(self, element: Any):
         """Take the element, which is not changed."""
-        self._element, self._empty = element, None
+        self.element = element
 
-    def open(self, parent: Any) -> Any:
+    def open(self, parent: Any, copies: Copies) -> Any:
         """Add a copy of the element to another, and return where its content goes."""
-        if self._empty is None:
-            self._empty = deepcopy(self._element)
-            self._empty.tail = None
-            self.clear(self._empty)
-        shell = deepcopy(self._empty)
-        parent.append(shell)
-        return shell
+        return copies.shell(parent, self.element)
 
-    def clear(self, copy: Any) -> None:
-        """Remove the content of a copy of the element."""
-        del copy[:]
-        copy.text = None
-
-    def close(self, parent: Any) -> None:
+    def close(self, parent: Any, copies: Copies) -> None:
         """Do nothing: the element has an end."""
 
 
 class OpenMarks:
     """The marks that are open while the pieces of a paragraph are written."""
 
-    def __init__(self, paragraph: Any):
-        """Take the element of the paragraph."""
-        self._paragraph = paragraph
+    def __init__(self, paragraph: Any, copies: Copies):
+        """Take the element of the paragraph, and what copies elements."""
+        self._paragraph, self._copies = paragraph, copies
         self._opened: list[tuple[Any, Any]] = []  # marks, and where the content of each goes
 
     def change(self, marks: Marks) -> Any:
@@ -147,9 +183,9 @@ class OpenMarks:
         same = len(common(tuple(mark for mark, _ in self._opened), marks))
         while len(self._opened) > same:
             mark, _ = self._opened.pop()
-            mark.close(self._parent())
+            mark.close(self._parent(), self._copies)
         for mark in marks[same:]:
-            self._opened.append((mark, mark.open(self._parent())))
+            self._opened.append((mark, mark.open(self._parent(), self._copies)))
         return self._parent()
 
     def _parent(self) -> Any:
@@ -165,21 +201,29 @@ class DividedText:
 
     def __init__(self, pieces: Iterable[Piece]):
         """Take pieces with a `Point`, or none."""
-        self._parts: list[Piece | MarkedText] = []
+        self._parts: list[Piece | RangedText] = []
         part: list[Piece] = []
         for piece in pieces:
+            go_on()
             if piece.point is not None and piece.point.divides:
-                self._parts += [MarkedText(part), piece]
+                self._parts += [RangedText(part, _side), piece]
                 part = []
-            elif piece.point is not None or piece.text:
+            elif piece.point is not None:
                 part.append(piece)
-        self._parts.append(MarkedText(part))
-        self.texts = [x.text for x in self._parts if isinstance(x, MarkedText) and x.has_letters]
+            else:
+                for k, text in enumerate(MARKS.split(piece.text)):
+                    if k % 2:
+                        part.append(Piece('', piece.marks, Point(text)))
+                    elif text:
+                        part.append(piece._replace(text=text))
+        self._parts.append(RangedText(part, _side))
+        self.texts = [x.text for x in self._parts if isinstance(x, RangedText) and x.has_letters]
 
     def translated(self, outputs: Mapping[str, Translation]) -> list[Piece]:
         """Return the pieces of the paragraph with the translation of each text."""
         found = list[Piece]()
         for part in self._parts:
+            go_on()
             if isinstance(part, Piece):
                 found.append(part)
             elif part.has_letters:
@@ -187,20 +231,20 @@ class DividedText:
                 found += part.translated(output.text, output.alignment or ())
             else:
                 found += part.pieces
+        found = [
+            Piece(piece.point.content, piece.marks)
+            if piece.point is not None and isinstance(piece.point.content, str)
+            else piece
+            for piece in found
+        ]
         # A format or link that has lost its words is empty, and shows nothing.
-        found = [piece for piece in found if piece.text or piece.point is not None]
-        _order_ranges(found)
-        return found
+        return [piece for piece in found if piece.text or piece.point is not None]
 
 
-def _order_ranges(pieces: list[Piece]) -> None:
-    """Exchange the two points of a range that ends before it begins."""
-    ends = dict[Hashable, int]()
-    for k, piece in enumerate(pieces):
-        if piece.point is None:
-            continue
-        if piece.point.ends is not None:
-            ends[piece.point.ends] = k
-        elif piece.point.begins in ends:
-            other = ends.pop(piece.point.begins)
-            pieces[k], pieces[other] = pieces[other], pieces[k]
+def _side(point: Point) -> Side | None:
+    """Return what a point is to a range."""
+    if point.begins is not None:
+        return Side('begin', 'range', point.begins, crosses=True)
+    if point.ends is not None:
+        return Side('end', 'range', point.ends, crosses=True)
+    return side(point.content) if isinstance(point.content, str) else None

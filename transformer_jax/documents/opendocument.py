@@ -2,17 +2,19 @@
 
 import itertools
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from transformer_jax.documents.archive import Archive, etree
 from transformer_jax.documents.office import (
+    Copies,
     DividedText,
     OfficeDocument,
     OpenMarks,
     Point,
     Wrapper,
 )
+from transformer_jax.documents.office_styles import NONE, Style, code_styles, decoded, script_of
 from transformer_jax.errors import UserError
 from transformer_jax.inference.marked_text import Marks, Piece
 from transformer_jax.inference.outputs import Translation
@@ -22,9 +24,9 @@ _TYPES = frozenset(
     f'application/vnd.oasis.opendocument.text{x}' for x in ('', '-template', '-master', '-web')
 )
 _PARTS = ('content.xml', 'styles.xml')
-_OFFICE, _TEXT, _STYLE, _FILES = (
+_OFFICE, _TEXT, _STYLE, _FILES, _FO = (
     f'{{urn:oasis:names:tc:opendocument:xmlns:{x}:1.0}}'
-    for x in ('office', 'text', 'style', 'manifest')
+    for x in ('office', 'text', 'style', 'manifest', 'xsl-fo-compatible')
 )
 # Paragraphs in these are comments, or were deleted.
 _SKIPPED = (f'{_OFFICE}annotation', f'{_TEXT}tracked-changes')
@@ -32,6 +34,15 @@ _WRAPPERS = frozenset(['span', 'a', 'meta'])
 _DIVIDERS = frozenset(['tab', 'line-break'])
 # The names of attributes that do not change how a text looks.
 _NOT_FORMAT = frozenset(['rsid', 'paragraph-rsid', 'language', 'country'])
+_LANGUAGE_NAMES = {
+    '': (f'{_FO}language', f'{_FO}country', f'{_FO}script'),
+    **{
+        script: tuple(f'{_STYLE}{x}-{script}' for x in ('language', 'country', 'script'))
+        for script in ('asian', 'complex')
+    },
+}
+# A few bytes can say that there are hundreds of blanks.
+_MOST_BLANKS = 1_000_000
 # Further elements within one another keep their place with all that is in them.
 _MOST_OPEN = 32
 
@@ -53,18 +64,47 @@ class OpenDocument(OfficeDocument):
             return []
         return [name for name in _PARTS if name in archive.names]
 
-    def _paragraphs(self, root: Any) -> Iterator['_Paragraph']:
-        styles = _styles(root)
-        for element in root.iter(f'{_TEXT}p', f'{_TEXT}h'):
-            if next(element.iterancestors(*_SKIPPED), None) is None:
-                yield _Paragraph(element, styles)
+    def _paragraphs(self, roots: Mapping[str, Any]) -> Iterator[tuple[str, '_Paragraph']]:
+        counts = (_blanks(x) for root in roots.values() for x in root.iter(f'{_TEXT}s'))
+        if sum(counts) > _MOST_BLANKS:
+            raise UserError(
+                f'the text has more than {_MOST_BLANKS:,} blanks in a row: divide the file into '
+                'several.'
+            )
+        common = [x for root in roots.values() for x in root.iterfind(f'{_OFFICE}styles')]
+        for name, root in roots.items():
+            code = _code([*common, *root.iterfind(f'{_OFFICE}automatic-styles')])
+            styles = _styles(root)
+            for element in root.iter(f'{_TEXT}p', f'{_TEXT}h'):
+                if ('paragraph', element.get(f'{_TEXT}style-name')) in code:
+                    continue
+                if next(element.iterancestors(*_SKIPPED), None) is None:
+                    yield name, _Paragraph(element, styles, code)
+
+    def _set_language(self, root: Any, language: str) -> bool:
+        names = _LANGUAGE_NAMES[script_of(language)]
+        code, *others = language.split('-')
+        region = next((x for x in others if len(x) == 2), 'none')
+        script = next((x for x in others if len(x) == 4), None)
+        found = False
+        for element in root.iter(f'{_STYLE}text-properties'):
+            if NONE.issuperset(element.get(x, 'none') for x in (names[0], f'{_FO}language')):
+                continue
+            values = code.lower(), region, script
+            for name, value in zip(names, values, strict=True):
+                if value is not None:
+                    element.set(name, value)
+                elif name in element.attrib:
+                    del element.attrib[name]
+            found = True
+        return found
 
 
 class _Paragraph:
     """A paragraph or heading, see `Paragraph`."""
 
-    def __init__(self, element: Any, styles: Mapping[str, str | None]):
-        self._element, self._styles = element, styles
+    def __init__(self, element: Any, styles: Mapping[str, str | None], code: Collection[Hashable]):
+        self._element, self._styles, self._code = element, styles, code
         self._pieces: list[Piece] = []
         self._wrappers: dict[Hashable, Wrapper] = {}
         # Blanks after another, and at the beginning, are no text.
@@ -73,12 +113,12 @@ class _Paragraph:
         self._divided = DividedText(self._pieces)
         self.texts = self._divided.texts
 
-    def translate(self, outputs: Mapping[str, Translation]) -> None:
+    def translate(self, outputs: Mapping[str, Translation], copies: Copies) -> None:
         """Put the translation of each text into its place."""
         pieces = self._divided.translated(outputs)
         del self._element[:]
         self._element.text = None
-        opened = OpenMarks(self._element)
+        opened = OpenMarks(self._element, copies)
         self._after_blank = True
         for (marks, is_text), group in itertools.groupby(
             pieces, key=lambda piece: (piece.marks, piece.point is None)
@@ -113,9 +153,7 @@ class _Paragraph:
             if is_text and name in _WRAPPERS and len(marks) < _MOST_OPEN:
                 self._add_wrapper(child, marks)
             elif is_text and name == 's':
-                count = child.get(f'{_TEXT}c', '1')
-                number = int(count) if re.fullmatch('[0-9]{1,3}', count) else 1
-                self._pieces.append(Piece(' ' * number, marks))
+                self._pieces.append(Piece(' ' * _blanks(child), marks))
                 self._after_blank = False
             elif not is_text or name != 'soft-page-break':
                 divides = is_text and name in _DIVIDERS
@@ -126,6 +164,10 @@ class _Paragraph:
     def _add_wrapper(self, element: Any, marks: Marks) -> None:
         number = len(self._pieces)
         style = element.get(f'{_TEXT}style-name')
+        if ('text', style) in self._code:
+            self._pieces.append(Piece('', marks, Point(element)))
+            self._after_blank = False
+            return
         style = self._styles.get(style, style)
         if element.tag == f'{_TEXT}span' and style is None:
             self._walk(element, marks)
@@ -154,6 +196,22 @@ def _range(element: Any, name: str) -> tuple[Hashable, Hashable]:
     names = [value for key, value in element.attrib.items() if key.endswith(('}name', 'id'))]
     key = stem, *names
     return (key, None) if side == 'start' else (None, key)
+
+
+def _blanks(element: Any) -> int:
+    """Return the number of blanks for which an element stands."""
+    count = element.get(f'{_TEXT}c', '1')
+    return int(count) if re.fullmatch('[0-9]{1,3}', count) else 1
+
+
+def _code(groups: Iterable[Any]) -> set[Hashable]:
+    """Return the families and names of the styles that mark code."""
+    styles = dict[Hashable, Style]()
+    for style in itertools.chain.from_iterable(x.iterfind(f'{_STYLE}style') for x in groups):
+        family, name = style.get(f'{_STYLE}family'), style.get(f'{_STYLE}name', '')
+        parent = family, style.get(f'{_STYLE}parent-style-name')
+        styles[family, name] = Style(style.get(f'{_STYLE}display-name') or decoded(name), parent)
+    return code_styles(styles)
 
 
 def _styles(root: Any) -> dict[str, str | None]:

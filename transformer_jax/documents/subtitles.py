@@ -114,7 +114,7 @@ class Subtitles:
         self._groups = [_Group(lines) for lines in self._grouped()]
         self.texts = [group.text.text for group in self._groups if group.text.has_letters]
 
-    def translated(self, outputs: Sequence[Translation]) -> str:
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> str:
         """Return the subtitles with a translation, with alignment, in the place of each text."""
         of_cue: list[list[str]] = [[] for _ in self._cues]
         remaining = iter(outputs)

@@ -6,12 +6,19 @@ have the formats and links of the words that they translate.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transformer_jax.documents.archive import Archive, etree
-from transformer_jax.documents.office import DividedText, OfficeDocument, OpenMarks, Point, Wrapper
+from transformer_jax.documents.office import (
+    Copies,
+    DividedText,
+    OfficeDocument,
+    OpenMarks,
+    Point,
+    Wrapper,
+)
+from transformer_jax.documents.office_styles import NONE, Style, code_styles, script_of
 from transformer_jax.inference.marked_text import Marks, Piece
 from transformer_jax.inference.outputs import Translation
 
@@ -25,7 +32,10 @@ _CONTENT_TYPES = '[Content_Types].xml'
 _MAIN_TYPE = '.wordprocessingml.document.main+xml'
 _TYPES = (
     _MAIN_TYPE,
-    *(f'.wordprocessingml.{x}+xml' for x in ('header', 'footer', 'footnotes', 'endnotes')),
+    *(
+        f'.wordprocessingml.{x}+xml'
+        for x in ('header', 'footer', 'footnotes', 'endnotes', 'styles')
+    ),
 )
 _SPACE = '{http://www.w3.org/XML/1998/namespace}space'
 
@@ -58,8 +68,22 @@ class WordDocument(OfficeDocument):
             return []
         return [name for name, x in found.items() if x.endswith(_TYPES)]
 
-    def _paragraphs(self, root: Any) -> Iterator['_Paragraph']:
-        return (_Paragraph(x) for x in root.iter('{*}p') if _name(x) == 'p')
+    def _paragraphs(self, roots: Mapping[str, Any]) -> Iterator[tuple[str, '_Paragraph']]:
+        code = _code(x for root in roots.values() for x in root.iterfind('{*}style'))
+        controls = set[Any]()
+        for name, root in roots.items():
+            for element in root.iter('{*}p'):
+                if _name(element) == 'p' and _style(element.find('{*}pPr'), 'pStyle') not in code:
+                    yield name, _Paragraph(element, code, controls)
+
+    def _set_language(self, root: Any, language: str) -> bool:
+        names = 'val', {'asian': 'eastAsia', 'complex': 'bidi', '': 'val'}[script_of(language)]
+        found = False
+        for element in root.iter('{*}lang'):
+            if _name(element) and not NONE.issuperset(_attribute(element, x) or '' for x in names):
+                element.set(f'{element.tag.partition("}")[0]}}}{names[1]}', language)
+                found = True
+        return found
 
 
 class _Atom(NamedTuple):
@@ -68,25 +92,35 @@ class _Atom(NamedTuple):
     Attributes:
       element: the element.
       run: the run, if it is in one.
+      properties: those of the run, if it has any.
     """
 
     element: Any
     run: Any = None
+    properties: Any = None
 
 
 class _Wrapper(Wrapper):
     """A mark: an element around runs."""
 
-    def open(self, parent: Any) -> Any:
-        shell = super().open(parent)
-        _drop_properties(self._empty, {'id'})  # two copies with one id would not be valid
-        return _content(shell)
+    def __init__(self, element: Any):
+        super().__init__(element)
+        self._content = _content(element)
+        self._properties = [x for x in self._content if _name(x).endswith('Pr')]
+        self._around = [] if self._content is element else list(element)
+        self._dropped = {'dataBinding'}
 
-    def clear(self, copy: Any) -> None:
-        content = _content(copy)
-        for child in [x for x in content if not _name(x).endswith('Pr')]:
-            content.remove(child)
-        _drop_properties(copy, {'dataBinding'})
+    def open(self, parent: Any, copies: Copies) -> Any:
+        content = shell = super().open(parent, copies)
+        for child in self._around:
+            if child is self._content:
+                content = copies.shell(shell, child)
+            else:
+                shell.append(copies(child))
+        content.extend(map(copies, self._properties))
+        _drop_properties(shell, self._dropped)
+        self._dropped = {'dataBinding', 'id'}  # two copies with one id would not be valid
+        return content
 
 
 class _Field:
@@ -95,30 +129,43 @@ class _Field:
     def __init__(self, begin: Sequence[_Atom], end: _Atom):
         self._begin, self._end = begin, end
 
-    def open(self, parent: Any) -> Any:
+    def open(self, parent: Any, copies: Copies) -> Any:
         """Add copies of what begins the field, and return where its content goes."""
-        for atom in self._begin:
-            _append(parent, atom, deepcopy(atom.element))
+        _append(parent, [x._replace(element=copies(x.element)) for x in self._begin], copies)
         return parent
 
-    def close(self, parent: Any) -> None:
+    def close(self, parent: Any, copies: Copies) -> None:
         """Add a copy of what ends the field."""
-        _append(parent, self._end, deepcopy(self._end.element))
+        _append(parent, [self._end._replace(element=copies(self._end.element))], copies)
 
 
-class _Format(NamedTuple):
-    """A mark: the properties of a run, as names, numbers of children and attributes."""
+class _Format:
+    """A mark: how runs look.
 
-    properties: tuple[tuple[str, int, tuple[tuple[str, str], ...]], ...]
+    Attributes:
+      properties: the elements that say it.
+    """
+
+    def __init__(self, properties: Sequence[Any]):
+        self.properties = properties
 
 
 class _Paragraph:
     """A paragraph, see `Paragraph`."""
 
-    def __init__(self, element: Any):
-        self._element = element
+    def __init__(self, element: Any, code: Collection[Hashable], controls: set[Any]):
+        """Take a paragraph.
+
+        Args:
+          element: the paragraph.
+          code: ids of the styles that mark code.
+          controls: the controls around paragraphs that are no longer bound to data.
+        """
+        self._element, self._code, self._controls = element, code, controls
         self._prefix = element.tag[:-1]
-        self._elements: dict[_Format, list[Any]] = {}
+        # The formats of runs by their elements, and by how they look.
+        self._formats: dict[Any, _Format] = {}
+        self._by_look: dict[Hashable, _Format] = {}
         self._pieces: list[Piece] = []
         self._walk([*_atoms(element)], ())
         self._base = _most_common_format(self._pieces)
@@ -131,13 +178,13 @@ class _Paragraph:
         )
         self.texts = self._divided.texts
 
-    def translate(self, outputs: Mapping[str, Translation]) -> None:
+    def translate(self, outputs: Mapping[str, Translation], copies: Copies) -> None:
         """Put the translation of each text into its place."""
         pieces = self._divided.translated(outputs)
         for child in list(self._element):
             if _name(child) != 'pPr':
                 self._element.remove(child)
-        opened = OpenMarks(self._element)
+        opened = OpenMarks(self._element, copies)
         for (marks, is_text), group in itertools.groupby(
             pieces, key=lambda piece: (piece.marks, piece.point is None)
         ):
@@ -145,20 +192,20 @@ class _Paragraph:
             parent = opened.change(marks if is_base else marks[:-1])
             if is_text:
                 text = ''.join(piece.text for piece in group)
-                self._append_run(parent, self._base if is_base else marks[-1], text)
+                run = etree.SubElement(parent, f'{self._prefix}r')
+                if properties := (self._base if is_base else marks[-1]).properties:
+                    rest = etree.SubElement(run, f'{self._prefix}rPr')
+                    rest.extend(map(copies, properties))
+                content = etree.SubElement(run, f'{self._prefix}t', {_SPACE: 'preserve'})
+                content.text = text
             else:
-                for atom in itertools.chain.from_iterable(x.point.content for x in group):
-                    _append(parent, atom, atom.element)
+                _append(parent, [atom for x in group for atom in x.point.content], copies)
         opened.change(())
         for control in self._element.iterancestors(f'{self._prefix}sdt'):
+            if control in self._controls:
+                break
+            self._controls.add(control)
             _drop_properties(control, {'dataBinding'})
-
-    def _append_run(self, parent: Any, format_: _Format, text: str) -> None:
-        run = etree.SubElement(parent, f'{self._prefix}r')
-        if elements := self._elements[format_]:
-            etree.SubElement(run, f'{self._prefix}rPr').extend(map(deepcopy, elements))
-        content = etree.SubElement(run, f'{self._prefix}t', {_SPACE: 'preserve'})
-        content.text = text
 
     def _walk(self, atoms: Sequence[_Atom], marks: Marks) -> None:
         """Add the pieces of what is in an element."""
@@ -173,15 +220,17 @@ class _Paragraph:
             k = end
 
     def _add(self, atom: _Atom, marks: Marks) -> None:
-        element, run = atom
+        element, run, properties = atom
         name = _name(element)
-        if run is not None and name in ('t', 'noBreakHyphen'):
+        if run is not None and name == 't' and _style(properties, 'rStyle') in self._code:
+            self._pieces.append(Piece('', marks, Point([atom])))
+        elif run is not None and name in ('t', 'noBreakHyphen'):
             # Models know the usual hyphen.
             text = (element.text or '') if name == 't' else '-'
             if name == 't' and element.get(_SPACE) != 'preserve':
                 text = text.strip(' \t\r\n')
             if text:
-                self._pieces.append(Piece(text, (*marks, self._format(run))))
+                self._pieces.append(Piece(text, (*marks, self._format(properties))))
         elif name in _WRAPPERS and len(marks) < _MOST_OPEN and not _is_symbol(element):
             number = len(self._pieces)
             self._walk([*_atoms(_content(element))], (*marks, _Wrapper(element)))
@@ -214,18 +263,18 @@ class _Paragraph:
         if len(self._pieces) == number:
             self._pieces.append(Piece('', marks, Point(atoms)))
 
-    def _format(self, run: Any) -> _Format:
-        properties = run.find(f'{self._prefix}rPr')
-        elements = [] if properties is None else properties
-        elements = [x for x in elements if _name(x) not in _NOT_FORMAT]
-        found = _Format(
-            tuple(
+    def _format(self, properties: Any) -> _Format:
+        found = self._formats.get(properties)
+        if found is None:
+            elements = [] if properties is None else properties
+            elements = [x for x in elements if _name(x) not in _NOT_FORMAT]
+            look = tuple(
                 (x.tag, len(x), tuple(sorted(x.attrib.items())))
                 for element in elements
                 for x in element.iter()
             )
-        )
-        self._elements.setdefault(found, elements)
+            found = self._by_look.setdefault(look, _Format(elements))
+            self._formats[properties] = found
         return found
 
 
@@ -249,19 +298,23 @@ def _atoms(element: Any) -> Iterator[_Atom]:
     for child in element if element is not None else ():
         name = _name(child)
         if name == 'r':
-            yield from (_Atom(x, child) for x in child if _name(x) != 'rPr')
+            properties = next((x for x in child if _name(x) == 'rPr'), None)
+            yield from (_Atom(x, child, properties) for x in child if _name(x) != 'rPr')
         elif not name.endswith('Pr'):
             yield _Atom(child)
 
 
-def _append(parent: Any, atom: _Atom, element: Any) -> None:
-    """Add an element, in a run of the same format if it is in one."""
-    element.tail = None
-    if atom.run is not None:
-        run = etree.SubElement(parent, atom.run.tag)
-        run.extend(deepcopy(x) for x in atom.run if _name(x) == 'rPr')
-        parent = run
-    parent.append(element)
+def _append(parent: Any, atoms: Iterable[_Atom], copies: Copies) -> None:
+    """Add elements, those of a run in a run of the same format."""
+    for run, group in itertools.groupby(atoms, key=lambda atom: atom.run):
+        place = parent
+        if run is not None:
+            place = etree.SubElement(parent, run.tag)
+        for k, atom in enumerate(group):
+            if k == 0 and atom.properties is not None:
+                place.append(copies(atom.properties))
+            atom.element.tail = None
+            place.append(atom.element)
 
 
 def _field_character(atom: _Atom) -> str | None:
@@ -303,3 +356,18 @@ def _drop_properties(control: Any, names: Iterable[str]) -> None:
         # Newer versions have such properties in other namespaces, too.
         for child in [x for x in properties if x.tag.rpartition('}')[2] in names]:
             properties.remove(child)
+
+
+def _code(styles: Iterable[Any]) -> set[Hashable]:
+    """Return the ids of the styles that mark code."""
+    found = dict[Hashable, Style]()
+    for style in styles:
+        values = {_name(x): _attribute(x, 'val') for x in style}
+        found[_attribute(style, 'styleId')] = Style(values.get('name') or '', values.get('basedOn'))
+    return code_styles(found)
+
+
+def _style(properties: Any, name: str) -> str | None:
+    """Return the id of the style that properties name in an element of this name."""
+    style = None if properties is None else properties.find(f'{{*}}{name}')
+    return None if style is None else _attribute(style, 'val')

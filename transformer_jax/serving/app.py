@@ -35,7 +35,6 @@ from transformer_jax.serving.requests import (
     Invalid,
     TranslateRequest,
     languages_of,
-    parsed,
     texts_of,
     translate_request,
 )
@@ -151,8 +150,10 @@ class Server:
     def _read(self, asked: TranslateRequest) -> tuple[list[Document], list[Detected | None]]:
         """Return the texts of a request as documents, and the language of each if it is asked."""
         try:
-            parser = HtmlDocument if asked.is_html else PlainText
-            documents = [parsed('q', parser, text) for text in asked.texts]
+            source = '' if asked.source == 'auto' else asked.source
+            documents = [
+                HtmlDocument(x, source) if asked.is_html else PlainText(x) for x in asked.texts
+            ]
         except UserError as error:
             raise Invalid(f'q: {error}') from None
         if asked.source != 'auto':
@@ -202,7 +203,7 @@ class Server:
             for of_pair, job in zip(places.values(), jobs, strict=True):
                 outputs = iter(await while_waited_for(asyncio.wrap_future(job.results), request))
                 for k in of_pair:
-                    found[k] = await run(_joined, documents[k], parts[k], outputs)
+                    found[k] = await run(_joined, documents[k], parts[k], outputs, target)
         finally:
             for job in jobs:
                 job.cancel()
@@ -257,7 +258,10 @@ async def _off_loop(characters: int, function: Callable[..., Any], *args: Any) -
 
 
 def _joined(
-    document: Document, parts: Sequence[SegmentedText], outputs: Iterator[list[Translation]]
+    document: Document,
+    parts: Sequence[SegmentedText],
+    outputs: Iterator[list[Translation]],
+    target: str,
 ) -> list[Any]:
     """Return the translations of a document, the best first.
 
@@ -265,11 +269,12 @@ def _joined(
       document: the document.
       parts: the sentences of each of its texts.
       outputs: those of each sentence.
+      target: the code of their language.
     """
     align = document.needs_alignment
     texts = [join(text, [next(outputs) for _ in text.segments], align=align) for text in parts]
     return [
-        document.translated([of_text[min(n, len(of_text) - 1)] for of_text in texts])
+        document.translated([of_text[min(n, len(of_text) - 1)] for of_text in texts], target)
         for n in range(max(map(len, texts), default=1))
     ]
 

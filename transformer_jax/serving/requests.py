@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from transformer_jax.documents.document import Document
 from transformer_jax.documents.files import read_document
-from transformer_jax.errors import UserError, is_utf8, shown
+from transformer_jax.errors import is_utf8, shown
 from transformer_jax.serving.limits import Limits
 
 _logger = logging.getLogger('transformer_jax')
@@ -297,7 +297,7 @@ def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, bytes, Doc
         raise Invalid('file is missing: send a form (multipart/form-data) with a file.')
     name = (file.filename or '').replace('%22', '"')  # as browsers and curl send it in a form
     data = file.file.read()
-    document = parsed('file', read_document, name, data)
+    document = read_document(name, data)
     characters = sum(map(len, document.texts))
     if characters > limits.file_characters:
         raise Invalid(
@@ -305,23 +305,6 @@ def document_of(fields: dict[str, Any], limits: Limits) -> tuple[str, bytes, Doc
             '(--max_file_characters of the server).'
         )
     return name, data, document
-
-
-def parsed(field: str, parser: Callable[..., Document], *args: Any) -> Document:
-    """Return what a parser makes of the content of a field.
-
-    Raises:
-      Invalid: if the parser fails, in whatever way: others than its author wrote the content.
-      UserError: if the parser says why.
-    """
-    try:
-        return parser(*args)
-    except UserError:
-        raise
-    except Exception as error:
-        problem = f'{field} cannot be read ({type(error).__name__})'
-        _logger.warning('A request was refused: %s.', problem)
-        raise Invalid(f'{problem}: it is damaged, or of an unknown kind.') from None
 
 
 def early_key(fields: dict[str, Any], request: Request) -> str:
