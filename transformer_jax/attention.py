@@ -48,6 +48,8 @@ def main(arguments: Sequence[str]) -> None:
         translator = Translator.load(
             flags.workdir, checkpoints=flags.checkpoints, average=flags.average
         )
+        options = {'target_language': flags.target_language}
+        translator.check_options(**options)  # before a line is waited for
         texts: list[str] = []
         while chunk := lines.take(_CHUNK):
             texts += chunk
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str]) -> None:
             raise UserError(
                 f'--png shows one line, but there are {len(texts):,}: give one, or --output.'
             )
-        found = translator.attention(texts, targets, progress=len(texts) >= _BAR_FROM)
+        found = translator.attention(texts, targets, progress=len(texts) >= _BAR_FROM, **options)
     _write(found, paths, flags)
 
 
@@ -130,6 +132,7 @@ def _parser() -> command_line.Parser:
         help='folder of a trained run or of a release, or name of a model of the package',
     )
     command_line.add_checkpoint_flags(parser)
+    command_line.add_target_flag(parser)
     parser.add_argument('--input', help='file of lines (default: stdin)')
     parser.add_argument(
         '--target', help='file of outputs, one for each line (default: the best outputs)'

@@ -53,15 +53,17 @@ def _evaluate(flags: Namespace) -> None:
     options |= {'n_best': flags.n_best, 'mbr': flags.mbr, 'sampling': sampling}
     translator = Translator.load(**command_line.model_options(flags))
     decode = translator.check_options(**options)
+    tag = translator.segments.languages.tag(flags.target_language)
     if texts is None:
         texts = _read_own_set(flags.workdir[0], translator, flags.split or 'test')
     sources, *references = texts
+    sources = translator.segments.tag_texts(sources, tag)
+    language = translator.segments.languages.of_all(sources)
     # Texts too long for learned positions fail here, before the search, which takes longer.
     loss = _loss(translator, sources, references[0])
     found = [best for best, *_ in translator.translate(sources, progress=True, **options)]
     outputs, cut = [x.text for x in found], sum(x.cut for x in found)
     warn_of_cut_outputs(cut, len(found), decode)
-    language = translator.config.data.target_language
     word = 'word' if tokenizer(language) == '13a' else 'character'
     units = [text.split() if word == 'word' else ''.join(text.split()) for text in references[0]]
     count = sum(len(of_text) + 1 for of_text in units)  # the model also predicts each sentence end
@@ -143,6 +145,7 @@ def _parser() -> command_line.Parser:
         'and confidence intervals, loss and perplexity. It leaves out no sentence.',
     )
     command_line.add_model_flags(parser)
+    command_line.add_target_flag(parser)
     parser.add_argument('--source', help="source text file (default: the run's own test set)")
     parser.add_argument(
         '--reference',
