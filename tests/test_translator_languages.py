@@ -3,25 +3,12 @@
 import pytest
 from tiny_run import TEXTS
 
-from transformer_jax.data.table_vocabulary import TableVocabulary
-from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.mbr import MbrChooser
-from transformer_jax.translator import Translator
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 
 FRENCH = {'target_language': 'fr'}
-
-
-@pytest.fixture(scope='module')
-def polyglot(translator):
-    """The trained model, with language codes in the places of bytes that no text has."""
-    plain = translator.vocabulary.source
-    pieces = ['<pad>', '</s>', '<unk>', *plain.pieces(range(3, plain.size))]
-    pieces[3:5] = '>>fra<<', '>>cmn_Hans<<'
-    sides = (TableVocabulary(plain.model, pieces, is_source=x) for x in (True, False))
-    return Translator(translator.config, VocabularyPair(*sides), translator.network.params[0])
 
 
 def test_a_text_needs_a_tag_or_a_target_language(polyglot):

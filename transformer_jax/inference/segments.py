@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from transformer_jax.data.language_codes import language_of
 from transformer_jax.errors import UserError
+from transformer_jax.inference.target_languages import tagged
 
 # The line ends of text files. The other characters at which `str.splitlines` divides (U+2028,
 # U+0085, form feed, ...) also occur within sentences, and the command `translate` keeps them there.
@@ -50,6 +51,10 @@ class SegmentedText(NamedTuple):
                 separator = ' '
             parts += output, separator
         return parts
+
+    def tagged(self) -> list[str]:
+        """Return the segments, each behind its tag."""
+        return [*map(tagged, self.tags, self.segments)]
 
     def join(self, outputs: Sequence[str]) -> str:
         """Return the text with `outputs` in the place of its segments, see `joined`."""

@@ -10,6 +10,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from transformer_jax.data.language_codes import find
 from transformer_jax.documents.document import Document
 from transformer_jax.documents.files import read_document
 from transformer_jax.errors import is_utf8, shown
@@ -207,8 +208,9 @@ def languages_of(fields: dict[str, Any], pairs: Collection[tuple[str, str]]) -> 
     Raises:
       Invalid: if there is no such pair.
     """
-    source, target = (_code(fields, name) for name in ('source', 'target'))
     sources, targets = ({pair[k] for pair in pairs} for k in (0, 1))
+    source, target = (_code(fields, name) for name in ('source', 'target'))
+    source, target = find(source, [*sources, 'auto']) or source, find(target, targets) or target
     if target not in targets:
         raise Invalid(f'target={shown(target)} is not supported: {_choice(targets)}.')
     if source != 'auto' and source not in sources:
