@@ -60,7 +60,7 @@ def _evaluate(flags: Namespace) -> None:
     sources = translator.segments.tag_texts(sources, tag)
     language = translator.segments.languages.of_all(sources)
     # Texts too long for learned positions fail here, before the search, which takes longer.
-    loss = _loss(translator, sources, references[0])
+    loss = _loss(translator, sources, references[0], decode.max_source_length)
     found = [best for best, *_ in translator.translate(sources, progress=True, **options)]
     outputs, cut = [x.text for x in found], sum(x.cut for x in found)
     warn_of_cut_outputs(cut, len(found), decode)
@@ -91,14 +91,21 @@ def _evaluate(flags: Namespace) -> None:
 
 
 def _loss(
-    translator: 'Translator', sources: Sequence[str], references: Sequence[str]
+    translator: 'Translator', sources: Sequence[str], references: Sequence[str], limit: int
 ) -> 'CorpusLoss':
-    """Return the loss of the references; the smoothed loss of an ensemble is NaN."""
+    """Return the loss of the references; the smoothed loss of an ensemble is NaN.
+
+    Args:
+      translator: has the models.
+      sources: raw texts.
+      references: their translations.
+      limit: tokens to which sources are cut, as in the search; 0 is no limit.
+    """
     from transformer_jax.training.corpus_loss import CorpusLoss, LossEvaluator, perplexity
 
     network = translator.network
     if len(network.params) > 1:
-        scores = translator.score(sources, references)
+        scores = translator.scorer(sources, references, source_limit=limit)
         tokens = sum(score.tokens for score in scores)
         nll = -sum(score.log_prob for score in scores) / tokens
         return CorpusLoss(math.nan, nll, perplexity(nll), tokens)
@@ -107,6 +114,7 @@ def _loss(
         translator.vocabulary,
         translator.config.optimizer.label_smoothing,
         network.mesh,
+        limit,
     )
     return measure(network.params[0], list(zip(sources, references, strict=True)))
 

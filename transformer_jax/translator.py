@@ -217,7 +217,12 @@ class Translator:
         request = Request(decode, n_best, sampling, mbr, align)
         outputs = iter(self.segments(segments, request, progress))
         return [
-            join(text, list(itertools.islice(outputs, len(text.segments))), align=align)
+            join(
+                text,
+                list(itertools.islice(outputs, len(text.segments))),
+                align=align,
+                mean=mbr is not None,
+            )
             for text in parts
         ]
 

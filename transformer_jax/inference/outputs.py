@@ -23,8 +23,10 @@ class Translation(NamedTuple):
 
     Attributes:
       text: the output as raw text.
-      score: log-probability in nats, divided by the length penalty; from sampling it is undivided.
-        The scores of several sentences are added. With `mbr` it is the expected metric, 0 to 100.
+      score: log-probability in nats, divided by the length penalty, plus the coverage penalty; from
+        sampling it is the log-probability. The scores of several sentences are added. With `mbr` it
+        is the expected metric, 0 to 100; of several sentences the mean, weighted by the characters
+        of their outputs. Without an output it is -inf, and 0 with `mbr`.
       tokens: the pieces of the output, without EOS.
       cut: whether the output ended at its limit, which is decode.max_extra_length tokens more than
         its source has.
@@ -90,7 +92,11 @@ def distinct(
 
 
 def join(
-    text: SegmentedText, outputs: Sequence[Sequence[Translation]], *, align: bool
+    text: SegmentedText,
+    outputs: Sequence[Sequence[Translation]],
+    *,
+    align: bool,
+    mean: bool = False,
 ) -> list[Translation]:
     """Return the outputs of a text: the n-th joins the n-th outputs of its sentences.
 
@@ -98,15 +104,34 @@ def join(
       text: the text.
       outputs: of each of its segments, the best first; if it has fewer, its last is taken again.
       align: whether the outputs have alignments.
+      mean: whether the score is the mean of the sentences' scores, and not their sum.
     """
     count = max(map(len, outputs), default=1)
+    score = _mean_score if mean else _sum_of_scores
     return [
-        _joined(text, [of_segment[min(n, len(of_segment) - 1)] for of_segment in outputs], align)
+        _joined(
+            text, [of_segment[min(n, len(of_segment) - 1)] for of_segment in outputs], align, score
+        )
         for n in range(count)
     ]
 
 
-def _joined(text: SegmentedText, parts: Sequence[Translation], align: bool) -> Translation:
+def _sum_of_scores(parts: Sequence[Translation]) -> float:
+    return sum(part.score for part in parts)
+
+
+def _mean_score(parts: Sequence[Translation]) -> float:
+    """Return the mean, weighted by the characters of the outputs; 0 if there are none."""
+    characters = sum(len(part.text) for part in parts)
+    return sum(len(part.text) * part.score for part in parts) / max(characters, 1)
+
+
+def _joined(
+    text: SegmentedText,
+    parts: Sequence[Translation],
+    align: bool,
+    score: Callable[[Sequence[Translation]], float],
+) -> Translation:
     joined = text.joined([part.text for part in parts])
     alignment = None
     if align:
@@ -119,7 +144,7 @@ def _joined(text: SegmentedText, parts: Sequence[Translation], align: bool) -> T
         alignment = tuple(sorted(pairs))
     return Translation(
         ''.join(joined),
-        sum(part.score for part in parts),
+        score(parts),
         tuple(token for part in parts for token in part.tokens),
         any(part.cut for part in parts),
         alignment,

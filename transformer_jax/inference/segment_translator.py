@@ -1,6 +1,8 @@
 """Translates segments, each a line or a sentence: ids, search, choice of outputs, alignment."""
 
+import itertools
 import logging
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -95,8 +97,8 @@ class SegmentTranslator:
         ids_of = self._encode_and_cut(segments, request.decode)
         given = [segments[k] for k in ids_of]
         sentences = list(ids_of.values())
-        nothing = np.zeros(0, np.int32)
-        prefixes = [nothing if s.prefix is None else s.prefix for s in given]
+        no_prefix = np.zeros(0, np.int32)
+        prefixes = [no_prefix if s.prefix is None else s.prefix for s in given]
         search = self.search(request.decode, n_best=request.n_best, sampling=request.sampling)
         found: list[list[tuple[np.ndarray, Translation]]] = [[] for _ in given]
         with (
@@ -110,7 +112,10 @@ class SegmentTranslator:
                 lines=[(segment.line, segment.part) for segment in given],
             ):
                 k = result.index
-                texts = distinct(result, self.vocabulary.target.decode, request.n_best)
+                # Their weights count all outputs of the same text, however far behind.
+                most = len(result.scores) if request.mbr else request.n_best
+                texts = distinct(result, self.vocabulary.target.decode, most)
+                texts = dict(itertools.islice(texts.items(), request.n_best))
                 longest = max(len(sentences[k]), 1 + len(prefixes[k]))
                 limit = self.decoder.output_limit(longest, request.decode)
                 found[k] = self._outputs(result, texts, limit)
@@ -126,12 +131,11 @@ class SegmentTranslator:
         _warn_of_failures(
             [s.line for s, outputs in zip(given, found, strict=True) if not outputs], request.decode
         )
-        results = [
-            [Translation('', 0.0, (), alignment=() if request.align else None)] for _ in segments
-        ]
+        nothing = Translation('', 0.0, (), alignment=() if request.align else None)
+        failed = nothing if request.mbr else nothing._replace(score=-math.inf)
+        results = [[nothing] for _ in segments]
         for k, outputs in zip(ids_of, found, strict=True):
-            if outputs:
-                results[k] = [output for _, output in outputs]
+            results[k] = [output for _, output in outputs] or [failed]
         return results
 
     def search(
@@ -290,7 +294,8 @@ def _posterior(
     """
     if is_sample:
         return [float(len(places)) for places in texts.values()]
-    probs = np.exp(result.log_probs - np.max(result.log_probs))
+    likeliest = max(result.log_probs[places].max() for places in texts.values())
+    probs = np.exp(result.log_probs - likeliest)
     return [float(np.sum(probs[places])) for places in texts.values()]
 
 
