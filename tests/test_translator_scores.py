@@ -10,6 +10,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 from tiny_run import TEXTS
 
+from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.inference.load import TrainedModel
 from transformer_jax.model import shift_right
 from transformer_jax.translator import Sampling, Translator
@@ -311,3 +312,24 @@ def test_an_output_that_does_not_exist_is_the_least_likely(translator):
     for options, expected in (({}, -math.inf), ({'mbr': 'chrf', 'n_best': 2}, 0.0)):
         [[both]] = translator.translate(['\n'.join(TEXTS[:2])], **impossible, **options)
         assert both.score == expected
+
+
+def test_mbr_counts_all_outputs_of_the_beam_that_spell_the_same_text(translator, monkeypatch):
+    target = translator.vocabulary.target
+    spelt = [['▁le'], ['▁la'], ['▁', 'l', 'e']]
+    tokens = np.zeros((3, 4), np.int32)
+    for row, pieces in zip(tokens, spelt, strict=True):
+        row[: len(pieces) + 1] = [*target.ids_of_pieces(pieces, 'output'), target.eos_id]
+    log_probs = np.log(np.array([0.2, 0.3, 0.4], np.float32))
+    scores = np.array([-1.0, -2.0, -3.0], np.float32)
+    monkeypatch.setattr(
+        BatchDecoder,
+        '__call__',
+        lambda *args, **_: iter([DecodeResult(0, tokens, scores, log_probs)]),
+    )
+    [[best]] = translator.translate(['a'], n_best=2, mbr='chrf')
+    other = CHRF().sentence_score('le', ['la']).score
+    assert (best.text, best.score) == (
+        'le',
+        pytest.approx((0.6 * 100 + 0.3 * other) / 0.9, abs=0.01),
+    )
