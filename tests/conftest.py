@@ -143,6 +143,20 @@ def translator(workdir):
     return Translator.load(workdir)
 
 
+@pytest.fixture(scope='session')
+def polyglot(translator):
+    """The model of `translator`, with language codes in the places of bytes that no text has."""
+    from transformer_jax.data.table_vocabulary import TableVocabulary
+    from transformer_jax.data.vocabulary_pair import VocabularyPair
+    from transformer_jax.translator import Translator
+
+    plain = translator.vocabulary.source
+    pieces = ['<pad>', '</s>', '<unk>', *plain.pieces(range(3, plain.size))]
+    pieces[3:5] = '>>fra<<', '>>cmn_Hans<<'
+    sides = (TableVocabulary(plain.model, pieces, is_source=x) for x in (True, False))
+    return Translator(translator.config, VocabularyPair(*sides), translator.network.params[0])
+
+
 @pytest.fixture
 def run_command(monkeypatch, capsys, tmp_path_factory):
     """Call it to run a command in this process; returns its exit code, stdout and stderr."""

@@ -21,11 +21,21 @@ class FakeTranslator:
 
     def __init__(self, source='en', target='fr'):
         data = SimpleNamespace(source_language=source, target_language=target)
+        # Several targets come with their tags, each of which is a word of its own.
         self.config = SimpleNamespace(data=data, decode=SimpleNamespace(beam_size=4))
+        self.target_languages = {target: ''} if isinstance(target, str) else target
+        self.segments = SimpleNamespace(languages=self)
         self.vocabulary = SimpleNamespace(source=SimpleNamespace(encode=self._encode))
         self.search = SimpleNamespace(lengths=(), rows=lambda length, width: 16)
         self.batches, self.gate = [], threading.Event()
         self.gate.set()
+
+    def tag(self, code):
+        return self.target_languages[code]
+
+    def divide(self, text, tag=''):
+        first, _, rest = text.lstrip().partition(' ')
+        return (first, rest) if first in {*self.target_languages.values()} - {''} else (tag, text)
 
     def wait(self):
         """Wait until it has got a batch."""
@@ -42,6 +52,7 @@ class FakeTranslator:
         assert self.gate.wait(20)
         if 'fail' in texts:
             raise ZeroDivisionError('a secret')
+        texts = [self.divide(text)[1] for text in texts]
         return [[_translation(text, k, align) for k in range(n_best)] for text in texts]
 
     def attention(self, texts):

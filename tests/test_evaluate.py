@@ -72,6 +72,25 @@ def test_an_ensemble_is_scored_with_its_perplexity(run_command, workdir):
     assert 'ensemble of 2 models by probabilities: mean of steps' in out
 
 
+@pytest.mark.parametrize('models', [1, 2])
+def test_the_loss_is_for_the_sources_that_the_search_sees(
+    run_command, workdir, translator, tmp_path, models
+):
+    (tmp_path / 'texts').write_text('\n'.join(TEXTS) + '\n')
+    flags = [f'--{name}={tmp_path}/texts' for name in ('source', 'reference')]
+    flags += [f'--workdir={workdir}'] * models
+    code, out, _ = run_command(evaluate, *flags, '--max_source_length=5')
+    scores = translator.score(TEXTS, TEXTS, max_source_length=5)
+    nll = -sum(score.log_prob for score in scores) / sum(score.tokens for score in scores)
+    whole = translator.score(TEXTS, TEXTS)
+    assert code == 0
+    assert sum(x.log_prob for x in whole) != sum(x.log_prob for x in scores)
+    [found] = [
+        line.partition(' without')[0].split()[-1] for line in out.splitlines() if 'loss  ' in line
+    ]
+    assert float(found) == pytest.approx(nll, abs=2e-4)
+
+
 def test_a_changed_set_is_refused(run_command, workdir, tmp_path):
     def change(saved):
         saved['split_fingerprints']['dev'] = 'that of another'

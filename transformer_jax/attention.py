@@ -47,6 +47,8 @@ def main(arguments: Sequence[str]) -> None:
         translator = Translator.load(
             flags.workdir, checkpoints=flags.checkpoints, average=flags.average
         )
+        options = {'target_language': flags.target_language}
+        translator.check_options(**options)  # before a line is waited for
         texts: list[str] = []
         while chunk := lines.take(_CHUNK):
             texts += chunk
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
             raise UserError(
                 f'--png shows one line, but there are {len(texts):,}: give one, or --output.'
             )
-        found = translator.attention(texts, targets, progress=len(texts) >= _BAR_FROM)
+        found = translator.attention(texts, targets, progress=len(texts) >= _BAR_FROM, **options)
     _write(found, paths, flags)
 
 
@@ -129,6 +131,7 @@ def _parser() -> command_line.Parser:
         help='folder of a trained run or of a release, or name of a model of the package',
     )
     command_line.add_checkpoint_flags(parser)
+    command_line.add_target_flag(parser)
     parser.add_argument(
         '--input', type=command_line.stream_or_path, help='file of lines (default: stdin)'
     )

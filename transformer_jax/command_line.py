@@ -39,6 +39,7 @@ __all__ = [
     'add_output_flags',
     'add_search_flags',
     'add_steps_flag',
+    'add_target_flag',
     'checkpoint_steps',
     'model_options',
     'module_of',
@@ -267,6 +268,15 @@ def add_search_flags(parser: Parser) -> None:
             )
         else:
             parser.add_argument(f'--{name}', type=fields[name].type, help=text)
+
+
+def add_target_flag(parser: Parser) -> None:
+    """Add --target_language, for models of several."""
+    parser.add_argument(
+        '--target_language',
+        help='language to translate into, for example fr, of texts that do not begin with a tag '
+        'such as "<2fr>" or ">>fra<<"; for models of several languages',
+    )
 
 
 def add_output_flags(parser: Parser) -> None:

@@ -53,18 +53,20 @@ def _evaluate(flags: Namespace) -> None:
     options |= {'n_best': flags.n_best, 'mbr': flags.mbr, 'sampling': sampling}
     translator = Translator.load(**command_line.model_options(flags))
     decode = translator.check_options(**options)
+    tag = translator.segments.languages.tag(flags.target_language)
     if texts is None:
         texts = _read_own_set(flags.workdir[0], translator, flags.split or 'test')
     sources, *references = texts
+    sources = translator.segments.tag_texts(sources, tag)
+    language = translator.segments.languages.of_all(sources)
     # Texts too long for learned positions fail here, before the search, which takes longer.
-    loss = _loss(translator, sources, references[0])
+    loss = _loss(translator, sources, references[0], decode.max_source_length)
     found = [
         best
         for best, *_ in translator.translate(sources, placeholders=False, progress=True, **options)
     ]
     outputs, cut = [x.text for x in found], sum(x.cut for x in found)
     warn_of_cut_outputs(cut, len(found), decode)
-    language = translator.config.data.target_language
     word = 'word' if tokenizer(language) == '13a' else 'character'
     units = [text.split() if word == 'word' else ''.join(text.split()) for text in references[0]]
     count = sum(len(of_text) + 1 for of_text in units)  # the model also predicts each sentence end
@@ -94,14 +96,21 @@ def _evaluate(flags: Namespace) -> None:
 
 
 def _loss(
-    translator: 'Translator', sources: Sequence[str], references: Sequence[str]
+    translator: 'Translator', sources: Sequence[str], references: Sequence[str], limit: int
 ) -> 'CorpusLoss':
-    """Return the loss of the references; the smoothed loss of an ensemble is NaN."""
+    """Return the loss of the references; the smoothed loss of an ensemble is NaN.
+
+    Args:
+      translator: has the models.
+      sources: raw texts.
+      references: their translations.
+      limit: tokens to which sources are cut, as in the search; 0 is no limit.
+    """
     from transformer_jax.training.corpus_loss import CorpusLoss, LossEvaluator, perplexity
 
     network = translator.network
     if len(network.params) > 1:
-        scores = translator.score(sources, references)
+        scores = translator.scorer(sources, references, source_limit=limit)
         tokens = sum(score.tokens for score in scores)
         nll = -sum(score.log_prob for score in scores) / tokens
         return CorpusLoss(math.nan, nll, perplexity(nll), tokens)
@@ -110,6 +119,7 @@ def _loss(
         translator.vocabulary,
         translator.config.optimizer.label_smoothing,
         network.mesh,
+        limit,
     )
     return measure(network.params[0], list(zip(sources, references, strict=True)))
 
@@ -148,6 +158,7 @@ def _parser() -> command_line.Parser:
         'and confidence intervals, loss and perplexity. It leaves out no sentence.',
     )
     command_line.add_model_flags(parser)
+    command_line.add_target_flag(parser)
     parser.add_argument('--source', help="source text file (default: the run's own test set)")
     parser.add_argument(
         '--reference',

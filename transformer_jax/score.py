@@ -43,7 +43,8 @@ def main(arguments: Sequence[str]) -> None:
             pairs = AlignedPairs(flags.source, flags.reference)
         keep_compiled_programs(cache_folder())
         translator = Translator.load(**command_line.model_options(flags))
-        options = {'max_source_length': flags.max_source_length}
+        names = ('max_source_length', 'target_language')
+        options = {name: getattr(flags, name) for name in names}
         translator.check_options(**options)  # before any output is begun
         inputs = {f'--{name}': getattr(flags, name) for name in ('input', 'source', 'reference')}
         check_output(flags.output, inputs, flags.workdir)
@@ -83,6 +84,7 @@ def _parser() -> command_line.Parser:
         'and resumes where it stopped.',
     )
     command_line.add_model_flags(parser)
+    command_line.add_target_flag(parser)
     parser.add_argument(
         '--input',
         type=command_line.stream_or_path,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
+from transformer_jax.documents.document import TaggedDocument
 from transformer_jax.documents.files import check_name, kind_of, read_document
 from transformer_jax.errors import UserError, figure, user_path
 from transformer_jax.inference.line_input import FileLines, StdinLines
@@ -153,6 +154,7 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
     keep_compiled_programs(cache_folder())
     translator = Translator.load(**command_line.model_options(flags))
     decode = translator.check_options(**options)
+    document = TaggedDocument(document, translator.segments.languages.divide)
     texts = document.texts
     results = translator.translate(
         texts,
@@ -199,6 +201,7 @@ def _parser() -> command_line.Parser:
         'Files (.srt, .html, .docx, .odt) are translated as a whole, and do not resume.',
     )
     command_line.add_model_flags(parser)
+    command_line.add_target_flag(parser)
     parser.add_argument(
         '--input', type=command_line.stream_or_path, help='file to read (default: stdin)'
     )
@@ -249,6 +252,7 @@ def _options(flags: Any) -> dict[str, Any]:
     return options | {
         'n_best': flags.n_best,
         'mbr': flags.mbr,
+        'target_language': flags.target_language,
         'sampling': None if sampling is None else Sampling(**sampling),
     }
 

@@ -16,14 +16,13 @@ from jax.sharding import Mesh
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.config.decode import SEARCH_FIELDS
 from transformer_jax.data.vocabulary_pair import VocabularyPair
-from transformer_jax.errors import UserError, did_you_mean, shown
+from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.inference.attention_maps import Attention
 from transformer_jax.inference.features import Features
 from transformer_jax.inference.load import TrainedModel, load_ensemble, load_trained
 from transformer_jax.inference.masking import MaskingTranslator
-from transformer_jax.inference.mbr import METRICS
 from transformer_jax.inference.network import Network, check_ensemble
-from transformer_jax.inference.outputs import Translation, join
+from transformer_jax.inference.outputs import Translation, check_outputs, join
 from transformer_jax.inference.scores import Score, Scorer
 from transformer_jax.inference.search_methods import Sampling
 from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
@@ -42,9 +41,6 @@ __all__ = [
     'Translator',
     'load_trained',
 ]
-
-_MOST_SAMPLES = 10_000  # for each text
-_MOST_MBR_OUTPUTS = 1024
 
 
 class Translator:
@@ -94,7 +90,7 @@ class Translator:
         self._configs = [config, *(one.config for one in others)]
         models = [(config.model, params), *((one.config.model, one.params) for one in others)]
         self.network = Network(models, vocabulary.sizes, mesh, ensemble)
-        self.segments = SegmentTranslator(self.network, vocabulary, config.data.target_language)
+        self.segments = SegmentTranslator(self.network, vocabulary, config.data)
         is_parser = config.data.corpus == 'trees'  # it sees all words as they are
         self._masking = self.segments if is_parser else MaskingTranslator(self.segments)
         self.search = self.segments.decoder
@@ -164,6 +160,7 @@ class Translator:
         prefixes: Sequence[str | Sequence[str]] | None = None,
         paragraphs: bool = False,
         placeholders: bool = True,
+        target_language: str | None = None,
         first_line: int = 1,
         progress: bool = False,
         **options: Any,
@@ -188,6 +185,9 @@ class Translator:
           paragraphs: whether to split texts into sentences; needs the extra `paragraphs`.
           placeholders: whether to copy places for values (`%d`, `{name}`), addresses, paths, emoji,
             words in scripts that the model does not know, and texts without letters.
+          target_language: code of the language to translate into, one of `target_languages`, for
+            texts that do not begin with a tag. A tag in a text holds for the lines and sentences
+            of the text from there on.
           first_line: line number of the first text, for warnings and for the seed of sampling.
           progress: whether to show a progress bar on stderr.
           **options: fields of `DecodeConfig` that replace the config's, for example beam_size.
@@ -200,9 +200,11 @@ class Translator:
             more memory than a device has.
         """
         decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
+        tag = self.segments.languages.tag(target_language)
         texts = as_texts(texts)
         splitter = SentenceSplitter(self.config.data.source_language) if paragraphs else None
-        parts = [split_text(text, splitter) for text in texts]
+        divide = self.segments.languages.divide
+        parts = [split_text(text, splitter, tag, divide) for text in texts]
         forced, most = {}, self.network.max_sequence_length
         if prefixes is not None:
             forced = encode_prefixes(
@@ -213,16 +215,20 @@ class Translator:
                 first_line=first_line,
             )
         segments = [
-            Segment(segment, first_line + k, part, None if part else forced.get(k), code)
+            Segment(segment, first_line + k, part, None if part else forced.get(k), own)
             for k, text in enumerate(parts)
-            for codes in [self.vocabulary.source.missing_codes(text.segments)]
-            for part, (segment, code) in enumerate(zip(text.segments, codes, strict=True))
+            for part, (segment, own) in enumerate(zip(text.segments, text.tags, strict=True))
         ]
         request = Request(decode, n_best, sampling, mbr, align)
         translate = self._masking if placeholders else self.segments
         outputs = iter(translate(segments, request, progress))
         return [
-            join(text, list(itertools.islice(outputs, len(text.segments))), align=align)
+            join(
+                text,
+                list(itertools.islice(outputs, len(text.segments))),
+                align=align,
+                mean=mbr is not None,
+            )
             for text in parts
         ]
 
@@ -231,6 +237,7 @@ class Translator:
         sources: Iterable[str],
         targets: Iterable[str],
         *,
+        target_language: str | None = None,
         max_source_length: int | None = None,
         first_line: int = 1,
         progress: bool = False,
@@ -243,6 +250,7 @@ class Translator:
         Args:
           sources: raw texts.
           targets: their translations, raw texts.
+          target_language: as for `translate`.
           max_source_length: limit on the tokens of a source, as for `translate`; None takes the
             config's. No target is cut.
           first_line: line number of the first pair, for messages.
@@ -253,13 +261,22 @@ class Translator:
             long for learned positions or for the memory of a device.
         """
         decode = self.check_options(max_source_length=max_source_length)
+        tag = self.segments.languages.tag(target_language)
         return self.scorer(
-            as_texts(sources, 'sources'),
+            self.segments.tag_texts(as_texts(sources, 'sources'), tag),
             as_texts(targets, 'targets'),
             source_limit=self.search.source_limit(decode),
             first_line=first_line,
             progress=progress,
         )
+
+    @property
+    def target_languages(self) -> dict[str, str]:
+        """Codes of the languages to translate into, and the tag of each: '<2fr>', '>>fra<<'.
+
+        The tag is '' for a language that needs none.
+        """
+        return dict(self.segments.languages.tags)
 
     @property
     def model(self) -> Transformer:
@@ -275,6 +292,7 @@ class Translator:
         self,
         texts: Iterable[str],
         *,
+        target_language: str | None = None,
         max_source_length: int | None = None,
         first_line: int = 1,
     ) -> Features:
@@ -284,6 +302,7 @@ class Translator:
 
         Args:
           texts: raw texts.
+          target_language: as for `translate`.
           max_source_length: as for `score`.
           first_line: line number of the first text, for warnings.
 
@@ -291,7 +310,9 @@ class Translator:
           UserError: if an item is no text.
         """
         decode = self.check_options(max_source_length=max_source_length)
-        return self.segments.features(as_texts(texts), decode, first_line)
+        tag = self.segments.languages.tag(target_language)
+        texts = self.segments.tag_texts(as_texts(texts), tag)
+        return self.segments.features(texts, decode, first_line)
 
     def attention(
         self, text: str | Iterable[str], target: str | Iterable[str] | None = None, **options: Any
@@ -315,6 +336,7 @@ class Translator:
         found = self.segments.attention(
             as_texts(texts),
             None if targets is None else as_texts(targets, 'target'),
+            tag=self.segments.languages.tag(options.get('target_language')),
             progress=options.pop('progress', False),
             decode=self.check_options(**options),
         )
@@ -326,6 +348,7 @@ class Translator:
         n_best: int = 1,
         sampling: Sampling | None = None,
         mbr: str | None = None,
+        target_language: str | None = None,
         **options: Any,
     ) -> DecodeConfig:
         """Check options of `translate`, which has the same names for them.
@@ -347,33 +370,15 @@ class Translator:
         for config in self._configs:
             dataclasses.replace(config, decode=dataclasses.replace(config.decode, **search))
         self.segments.suppressed(decode)
-        if type(n_best) is not int:
-            raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
-        if sampling is not None and not isinstance(sampling, Sampling):
-            raise UserError(f'sampling={sampling!r} must be a Sampling(), or None to search.')
-        if sampling is not None and not 1 <= n_best <= _MOST_SAMPLES:
-            raise UserError(f'n_best={n_best} must be from 1 to {_MOST_SAMPLES:,} when sampling.')
-        if sampling is None and not 1 <= n_best <= decode.beam_size:
-            raise UserError(
-                f'n_best={n_best} must be from 1 to the beam size, which is {decode.beam_size}: '
-                'raise beam_size, or lower n_best.'
-            )
-        if mbr is not None and mbr not in METRICS:
-            raise UserError(
-                f'mbr={shown(mbr)} must be one of {", ".join(METRICS)}'
-                f'{did_you_mean(str(mbr), METRICS)}'
-            )
-        if mbr is not None and not 2 <= n_best <= _MOST_MBR_OUTPUTS:
-            raise UserError(
-                f'n_best={n_best} must be from 2 to {_MOST_MBR_OUTPUTS:,} with mbr={mbr}, which '
-                'compares each two outputs.'
-            )
+        self.segments.languages.tag(target_language)
+        check_outputs(n_best, sampling, mbr, decode.beam_size)
         return decode
 
     def check(self, texts: Iterable[str], **options: Any) -> None:
         """Raise a UserError if a device has too little memory to translate one of `texts`."""
         decode = self.check_options(**options)
-        lengths = self.segments.lengths(as_texts(texts), decode)
+        tag = self.segments.languages.tag(options.get('target_language'))
+        lengths = self.segments.lengths(as_texts(texts), decode, tag)
         self.search.check(lengths, self.segments.search(decode))
 
     def prepare(
@@ -384,6 +389,7 @@ class Translator:
         n_best: int = 1,
         sampling: Sampling | None = None,
         mbr: str | None = None,
+        target_language: str | None = None,
         **options: Any,
     ) -> None:
         """Compile the programs that translating texts with these options needs; translate nothing.
@@ -394,6 +400,7 @@ class Translator:
           n_best: as in `translate`, like `sampling`, `mbr` and the other options.
         """
         decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
-        lengths = [*lengths, *self.segments.lengths(as_texts(texts), decode)]
+        tag = self.segments.languages.tag(target_language)
+        lengths = [*lengths, *self.segments.lengths(as_texts(texts), decode, tag)]
         search = self.segments.search(decode, n_best=n_best, sampling=sampling)
         self.search.prepare(lengths, search)

@@ -107,12 +107,16 @@ def test_filters_are_those_of_a_part_and_do_not_see_its_tag(folder, caplog):
     assert data.plan.pairs == 90 + 15 + 1 - 10
 
 
-def test_a_tag_is_one_piece_and_holds_for_the_sentences_after_it(folder):
+def test_a_tag_is_one_piece_and_no_word(folder):
     vocabulary = prepare(config(folder)).vocabulary.source
     assert '<2de>' in vocabulary.pieces(vocabulary.encode(['<2de> the news'])[0])
-    assert vocabulary.missing_codes(['<2de> a', 'b', '<2fr> c', 'd', '<2xx> e']) == [
-        *('', '<2de> ', '', '<2fr> ', '<2fr> ')
-    ]
+    assert sorted(vocabulary.tags) == ['<2de>', '<2fr>']
+    assert vocabulary.take_tag('<2de> the news') == ('<2de>', 'the news')
+    assert vocabulary.take_tag('<2xx> the news') == ('', '<2xx> the news')
+    plain = vocabulary.source_words('the news 7')
+    with_tag = vocabulary.source_words('<2de> the news 7')
+    assert with_tag[-len(plain) :] == plain
+    assert {*with_tag[: -len(plain)]} == {None}
 
 
 def test_a_changed_part_changes_the_fingerprint_and_the_other_is_not_tokenised_again(folder):

@@ -93,23 +93,28 @@ def test_a_text_without_a_known_language_code_is_refused(source, text, hint):
     assert source.encode(['', '  '])[1].tolist() == [source.eos_id]
 
 
-def test_segments_without_a_language_code_take_that_of_the_segment_before(source, target):
-    segments = ['>>fra<< the dog', 'the cat', '>>cmn_Hans<< the dog', 'the', 'cat']
-    chinese = '>>cmn_Hans<< '
-    assert source.missing_codes(segments) == ['', '>>fra<< ', '', chinese, chinese]
-    assert source.missing_codes(['the dog']) == ['']
-    assert target.missing_codes(segments) == [''] * 5
+@pytest.mark.parametrize(
+    'text, expected',
+    [
+        ('>>fra<< the dog', ('>>fra<<', 'the dog')),
+        (' >>cmn_Hans<<the dog', ('>>cmn_Hans<<', 'the dog')),
+        ('>>fra<<', ('>>fra<<', '')),
+        ('>>frs<< the dog', ('', '>>frs<< the dog')),
+        ('the >>fra<< dog', ('', 'the >>fra<< dog')),
+    ],
+)
+def test_a_language_code_is_taken_from_a_text(source, target, text, expected):
+    assert source.take_tag(text) == expected
+    assert target.take_tag(text) == ('', text)
+    assert (source.tags, target.tags) == (CODES, ())
 
 
 def test_words_of_a_text_with_a_language_code(source, target, model):
     assert target.source_words('the dog') == Vocabulary(model).source_words('the dog')
     words = target.source_words('the dog')
-    assert source.source_words(' >>fra<<  the dog') == [
-        0,
-        *(None if word is None else 1 + word for word in words),
-    ]
-    assert source.source_words('>>fra<<the dog') == [0, *words]
-    assert source.source_words('>>fra<<') == [0, None]
+    assert source.source_words(' >>fra<<  the dog') == [None, *words]
+    assert source.source_words('>>fra<<the dog') == [None, *words]
+    assert source.source_words('>>fra<<') == [None, None]
     for text in (' >>fra<<  the dog', '>>fra<<the dog', '>>fra<<'):
         assert len(source.source_words(text)) == len(source.encode([text])[0])
 

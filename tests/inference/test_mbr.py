@@ -150,7 +150,7 @@ def test_a_chooser_of_an_unknown_metric_is_refused():
 
 def test_the_candidate_that_agrees_most_is_chosen():
     texts = ['A dog barks.', 'The cat sat on the mat.', 'The cat sat on a mat.']
-    with MbrChooser('bleu', 'en') as chooser:
+    with MbrChooser('bleu') as chooser:
         chooser.submit(7, texts, [1, 1, 1])
         chooser.submit(2, texts, [8, 1, 1])
         results = chooser.results()
@@ -161,8 +161,8 @@ def test_the_candidate_that_agrees_most_is_chosen():
 
 def test_the_target_language_selects_the_tokenizer_of_the_choice():
     texts, weights = ['他的猫坐在垫子上', '她的猫坐在垫子上'], [1, 1]
-    with MbrChooser('bleu', 'zh') as chooser:
-        chooser.submit(0, texts, weights)
+    with MbrChooser('bleu') as chooser:
+        chooser.submit(0, texts, weights, 'zh')
         assert chooser.results()[0][1] == pytest.approx(
             utilities_by_sacrebleu(texts, weights, 'bleu', 'zh')[0]
         )

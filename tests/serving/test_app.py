@@ -97,6 +97,7 @@ def test_the_language_is_detected(serving):
 def test_languages_are_listed_and_detected(serving):
     client = serving()
     assert client.get('/languages').json() == [
+        {'code': 'de', 'name': 'German', 'targets': []},
         {'code': 'en', 'name': 'English', 'targets': ['de', 'fr']},
         {'code': 'fr', 'name': 'French', 'targets': ['en']},
     ]
@@ -407,3 +408,8 @@ def test_what_is_not_there_is_answered_in_the_same_shape(serving):
     assert settings['language']['target'] == {'code': 'de', 'name': 'German'}
     assert client.get('/spec').json()['openapi'] == '3.1.0'
     assert '<code>POST /translate</code>' in client.get('/docs').text
+
+
+@pytest.mark.parametrize('source, target', [('EN', 'Fr'), ('eng', 'fra'), ('en-GB', 'fr_CA')])
+def test_languages_are_known_by_all_of_their_codes(serving, source, target):
+    assert asked(serving(), q='a', source=source, target=target) == (200, {'translatedText': 'A'})

@@ -1,7 +1,7 @@
 import pytest
 
 from transformer_jax.errors import UserError
-from transformer_jax.serving.languages import Languages
+from transformer_jax.serving.languages import Languages, language_name
 
 PORTUGUESE = 'Esta é a casa dos meus velhos amigos, e eles não estão aqui.'
 ENGLISH = 'This is the house of my old friends.'
@@ -28,3 +28,20 @@ def test_without_a_known_language_nothing_is_detected():
     for ask in (languages.detect, lambda text: languages.source_for(text, 'qya')):
         with pytest.raises(UserError, match="source='auto' needs a package that knows"):
             ask('nuqneH')
+
+
+def test_every_language_that_a_client_may_name_is_listed():
+    listed = Languages([('en', 'fr'), ('en', 'zh-Hans'), ('fr', 'en')]).listed()
+    assert {one['code']: one['targets'] for one in listed} == {
+        'en': ['fr', 'zh-Hans'],
+        'fr': ['en'],
+        'zh-Hans': [],
+    }
+
+
+@pytest.mark.parametrize(
+    'code, name',
+    [('fra', 'French'), ('zh-Hans', 'Simplified Chinese'), ('pt_br', 'Brazilian Portuguese')],
+)
+def test_languages_have_names_however_their_codes_are_written(code, name):
+    assert language_name(code) == name

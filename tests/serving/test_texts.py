@@ -1,10 +1,11 @@
 import pytest
+from fake_translator import FakeTranslator
 
 from transformer_jax.serving.texts import TextSplitter
 
 
 def splitter(most):
-    return TextSplitter('en', lambda texts: [len(text.split()) + 1 for text in texts], most)
+    return TextSplitter(('en', 'fr'), FakeTranslator(), most)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,15 @@ def test_a_long_sentence_is_divided_between_words():
 
 
 def test_a_long_word_is_divided_in_itself():
-    letters = TextSplitter('en', lambda texts: [len(text) + 1 for text in texts], 4)
-    parts = letters('abcdefgh')
+    letters = FakeTranslator()
+    letters.vocabulary.source.encode = lambda texts: [[*text, 'EOS'] for text in texts]
+    parts = TextSplitter(('en', 'fr'), letters, 4)('abcdefgh')
     assert parts.segments == ('ab', 'cd', 'ef', 'gh')
     assert parts.join(parts.segments) == 'abcdefgh'
+
+
+def test_every_part_has_the_tag_that_holds_and_room_for_it():
+    split = TextSplitter(('en', 'de'), FakeTranslator('en', {'fr': '<2fr>', 'de': '<2de>'}), 4)
+    parts = split('A b c d.\n7\n<2fr> E f. G!')
+    assert parts.tagged() == ['<2de> A b', '<2de> c d.', '<2fr> E f.', '<2fr> G!']
+    assert parts.join(parts.segments) == 'A b c d.\n7\nE f. G!'

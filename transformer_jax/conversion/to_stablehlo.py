@@ -73,7 +73,7 @@ def export(
         config.model, dtype='float32', attention_implementation='xla', remat=False
     )
     network = Network([(model, original.params)], vocabulary.sizes, stablehlo_gate.cpu_mesh())
-    translator = SegmentTranslator(network, vocabulary, config.data.target_language)
+    translator = SegmentTranslator(network, vocabulary, config.data)
     search = translator.search(config.decode)
     limit = translator.decoder.source_limit(config.decode)
     programs = [

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.language_codes import outside_codes
 from transformer_jax.data.letters import characters, is_word
+from transformer_jax.data.source_tags import outside_codes
 from transformer_jax.data.text_files import Pair
 from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.storage.cache import content_digest

@@ -11,9 +11,9 @@ from transformer_jax.config import DataConfig
 from transformer_jax.data.corpus import open_corpus
 from transformer_jax.data.filters import Filter, FilterCounter, Found, read_filters
 from transformer_jax.data.hash_set import HashSet
-from transformer_jax.data.language_codes import without_codes
 from transformer_jax.data.letters import composed
 from transformer_jax.data.mixture import MixedCorpus
+from transformer_jax.data.source_tags import without_codes
 from transformer_jax.data.text_files import Pair
 from transformer_jax.runtime.signals import stop_if_requested
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.hash_set import HashSet
-from transformer_jax.data.language_codes import without_codes
+from transformer_jax.data.language_codes import language_of
 from transformer_jax.data.letters import characters, composed, readings
+from transformer_jax.data.source_tags import without_codes
 from transformer_jax.data.text_files import Pair, TextFile
 from transformer_jax.errors import UserError, did_you_mean, shown
 from transformer_jax.storage.buckets import local_path
@@ -244,10 +245,7 @@ def _language(value: str, config: DataConfig) -> Callable[[], Drops]:
         raise UserError(
             "data.filters: language needs a package: pip install 'transformer_jax[language]'."
         ) from error
-    languages = [
-        code.split('-')[0].split('_')[0].lower()
-        for code in (config.source_language, config.target_language)
-    ]
+    languages = [*map(language_of, (config.source_language, config.target_language))]
 
     def is_other(text: str, language: str) -> bool:
         if sum(map(str.isalpha, text)) < _LETTERS_TO_KNOW:

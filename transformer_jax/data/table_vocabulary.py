@@ -103,14 +103,17 @@ class TableVocabulary(Vocabulary):
         (ids,) = self.sample([' '.join([*code, 'a'])], 0.1, 0)
         return len(ids) > 1 + len(code)
 
-    def missing_codes(self, segments: Sequence[str]) -> list[str]:
-        """Return what to put before each segment of a text; see `Vocabulary.missing_codes`."""
-        missing, code = [], ''
-        for segment in segments:
-            own = _CODE.match(segment) if self.language_codes else None
-            missing.append('' if own else code)
-            code = f'{own[0]} ' if own else code
-        return missing
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The language codes."""
+        return self.language_codes
+
+    def take_tag(self, text: str) -> tuple[str, str]:
+        """Return the language code that a text begins with, '' if there is none, and the rest."""
+        found = _CODE.match(text.lstrip()) if self.language_codes else None
+        if found and found[0] in self.language_codes:
+            return found[0], text.lstrip()[found.end() :].lstrip()
+        return '', text
 
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Return normalised texts that `encode` turns into the same ids.
@@ -149,15 +152,14 @@ class TableVocabulary(Vocabulary):
     def source_words(self, text: str) -> list[int | None]:
         """Return the index in `text.split()` of the word of each id of `encode([text])`.
 
-        A language code belongs to its word, EOS to no word.
+        A language code and EOS belong to no word, and the words are counted behind the code.
         """
         code, rest = self._split_code(text)
-        spans = [(0, len(code[0]))] if code else []
-        begin = len(text) - len(rest)
+        spans = list[tuple[int, int]]()
         if rest.strip():
             proto = self._processor.encode(rest, out_type='immutable_proto')
-            spans += [(begin + piece.begin, begin + piece.end) for piece in proto.pieces]
-        return [*words_of_spans(text, spans), None]
+            spans = [(piece.begin, piece.end) for piece in proto.pieces]
+        return [*[None] * len(code), *words_of_spans(rest, spans), None]
 
     def output_words(self, ids: Sequence[int]) -> list[int | None]:
         """Return the index in `decode(ids).split()` of the word of each id up to and with EOS.

@@ -28,6 +28,7 @@ from transformer_jax.storage.files import atomic_write, read_regular
 # SentencePiece keeps its training sentences in memory, and five million are enough.
 # SentencePiece silently skips longer words; its default is 4192 bytes.
 _MAX_WORD_BYTES = 1 << 20
+_TAGGED = re.compile(r'\s*(<2[\w-]+>)\s*')
 # All threads share one seed of SentencePiece.
 _SEED_LOCK = threading.Lock()
 _logger = logging.getLogger('transformer_jax')
@@ -211,19 +212,18 @@ class Vocabulary:
         """Return whether a text is a tag that the vocabulary has as a piece, such as '<2fr>'."""
         return is_tag(text) and self._processor.piece_to_id(text) != self._processor.unk_id()
 
-    def missing_codes(self, segments: Sequence[str]) -> list[str]:
-        """Return what to put before each segment of a text, so that it has a tag.
+    @functools.cached_property
+    def tags(self) -> tuple[str, ...]:
+        """The pieces that are tags."""
+        pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
+        return tuple(filter(is_tag, pieces))
 
-        Args:
-          segments: of one text, in their order; the tag of one holds until the next tag.
-        """
-        missing, tag = [], ''
-        for segment in segments:
-            first = segment.split(' ', 1)[0]
-            own = self.has_tag(first)
-            missing.append('' if own else tag)
-            tag = f'{first} ' if own else tag
-        return missing
+    def take_tag(self, text: str) -> tuple[str, str]:
+        """Return the tag that a text begins with, '' if there is none, and the rest of the text."""
+        found = _TAGGED.match(text)
+        if found and self.has_tag(found[1]):
+            return found[1], text[found.end() :]
+        return '', text
 
     def texts(self, sentences: Sequence[np.ndarray]) -> list[str]:
         """Return normalised texts that `encode` turns into the same ids.
@@ -268,12 +268,19 @@ class Vocabulary:
     def source_words(self, text: str) -> list[int | None]:
         """Return the index in `text.split()` of the word of each id of `encode([text])`.
 
-        A piece of spaces belongs to the word that follows. EOS belongs to no word.
+        A piece of spaces belongs to the word that follows. EOS and a tag before the text belong to
+        no word, and the words are counted behind the tag.
         """
         if not text.strip():  # as in `encode`
             return [None]
-        pieces = self._processor.encode(text, out_type='immutable_proto').pieces
-        return [*words_of_spans(text, ((piece.begin, piece.end) for piece in pieces)), None]
+        # The pieces are parts of this object, and may not outlive it.
+        proto = self._processor.encode(text, out_type='immutable_proto')
+        pieces = [*proto.pieces]
+        tag, rest = self.take_tag(text)
+        before = 1 + [piece.piece for piece in pieces].index(tag) if tag else 0
+        at = len(text) - len(rest)
+        spans = ((max(0, p.begin - at), max(0, p.end - at)) for p in pieces[before:])
+        return [*[None] * before, *words_of_spans(rest, spans), None]
 
     def output_words(self, ids: Sequence[int]) -> list[int | None]:
         """Return the index in `decode(ids).split()` of the word of each id up to and with EOS.

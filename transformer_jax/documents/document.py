@@ -4,11 +4,12 @@ import contextlib
 import logging
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from transformer_jax.errors import UserError, first_line
+from transformer_jax.inference.target_languages import tagged
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
@@ -94,3 +95,35 @@ def language_tag(code: str) -> str:
     """Return the code of a language as documents write it, '' if it is none: 'en_XX' is 'en-XX'."""
     tag = code.replace('_', '-')
     return tag if re.fullmatch('[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*', tag) else ''
+
+
+class TaggedDocument:
+    """A document in which a tag before a text holds for all texts from there on.
+
+    A tag names the language to translate into, and has no place in the translated document.
+    """
+
+    def __init__(self, document: Document, divide: Callable[[str, str], tuple[str, str]]):
+        """Take a document, and `TargetLanguages.divide`."""
+        self.texts: list[str] = []
+        self.needs_alignment = document.needs_alignment
+        self._document = document
+        # The words of each text that alignments do not count, because they are its tag.
+        self._before: list[int] = []
+        tag = ''
+        for text in document.texts:
+            tag, rest = divide(text, tag)
+            self.texts.append(tagged(tag, rest))
+            self._before.append(len(text.split()) - len(rest.split()))
+
+    def translated(self, outputs: Sequence['Translation'], language: str = '') -> Any:
+        """Return the document with a translation in the place of each text, see `Document`."""
+        return self._document.translated(
+            [
+                output._replace(alignment=tuple((s + before, t) for s, t in output.alignment))
+                if before and output.alignment
+                else output
+                for output, before in zip(outputs, self._before, strict=True)
+            ],
+            language,
+        )

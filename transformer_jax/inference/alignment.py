@@ -100,8 +100,8 @@ class Aligner:
         """Return the alignment of each output.
 
         Args:
-          texts: raw source of each output. Its words are those of `str.split`, as are the words of
-            the text of an output.
+          texts: raw source of each output, behind its tag if there is one, which is no word. Its
+            words are those of `str.split`, as are the words of the text of an output.
           sources: int32 ids of each source, which end with EOS; if a source was cut, its further
             words are not aligned.
           outputs: int32 ids of each output, which end with EOS, then 0.

@@ -38,9 +38,10 @@ class Attention:
       cross: [L, N, T, S] float32, weights of each step to the tokens of the source.
       log_probs: [T] float32, log-probability of each piece of the target, in nats.
       top: for each step the five most likely pieces with their probabilities, the best first.
-      source_words: the index in `text.split()` of the word of each source piece, None for EOS.
+      source_words: the index in `text.split()` of the word of each source piece, None for EOS and
+        for a tag that names the target language.
       target_words: the same for the target and `output`.
-      text: the text.
+      text: the text, without a tag.
       output: the text of the target.
     """
 
@@ -103,7 +104,7 @@ class AttentionReader:
         """Return the attention of each pair.
 
         Args:
-          texts: raw text of each source.
+          texts: raw text of each source, behind its tag if there is one.
           sources: int32 ids of each source, which end with EOS.
           targets: int32 ids of each output, which end with EOS.
           numbers: the line number of each pair, for messages.
@@ -144,7 +145,7 @@ class AttentionReader:
             ),
             source_words=(*words, None),
             target_words=tuple(target_side.output_words(target.tolist())),
-            text=text,
+            text=source_side.take_tag(text)[1],
             output=target_side.decode(target.tolist()),
         )
 

@@ -21,6 +21,8 @@ from transformer_jax.sharding import data_shards, padded_rows, shard_whole_batch
 # Rows of a compiled program. Few different shapes compile less often.
 _ROWS = (1, 4, 16, 64, 256)
 _PREFIX_MULTIPLE = 8
+# So that the draws of a sentence do not depend on their number.
+_DRAWS_OF_PART = 10_000
 # The greatest number of rows of a batch, and of positions times hypotheses, which bounds the cache.
 # On CPUs, more rows are no faster.
 _LIMITS = {'cpu': (64, 2**14)}
@@ -117,7 +119,8 @@ class BatchDecoder:
             for row, (k, draw) in enumerate(divmod(item, copies) for item in items):
                 batch.source[row, : len(sentences[k])] = sentences[k]
                 line, part = lines[k]
-                batch.line[row], batch.draw[row] = line, draw + part * copies
+                batch.line[row] = line
+                batch.draw[row] = (draw + part * _DRAWS_OF_PART) % 2**31
                 if len(prefixes[k]):
                     batch.prefix[row, : len(prefixes[k])] = prefixes[k]
             first = sentences[items[0] // copies]

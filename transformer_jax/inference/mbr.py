@@ -66,18 +66,17 @@ class MbrChooser:
     Use it as a context. An exception that ends the context cancels the choices that have not begun.
     """
 
-    def __init__(self, metric: str, target_language: str = ''):
+    def __init__(self, metric: str):
         """Create the chooser.
 
         Args:
           metric: see `expected_utilities`.
-          target_language: see `expected_utilities`.
 
         Raises:
           ValueError: if the metric is unknown.
         """
         _check_metric(metric)
-        self._options = metric, target_language
+        self._metric = metric
         # More threads bring little, because a choice holds Python's lock for much of its time.
         self._pool = ThreadPoolExecutor(1)
         self._choices: dict[int, Future[tuple[int, float]]] = {}
@@ -88,15 +87,19 @@ class MbrChooser:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._pool.shutdown(cancel_futures=kind is not None)
 
-    def submit(self, index: int, texts: Sequence[str], weights: Sequence[float]) -> None:
+    def submit(
+        self, index: int, texts: Sequence[str], weights: Sequence[float], target_language: str = ''
+    ) -> None:
         """Start the choice for a sentence and return at once.
 
         Args:
           index: number of the sentence.
           texts: its candidates, the best first.
           weights: see `expected_utilities`.
+          target_language: see `expected_utilities`.
         """
-        self._choices[index] = self._pool.submit(_choose, texts, weights, *self._options)
+        options = texts, weights, self._metric, target_language
+        self._choices[index] = self._pool.submit(_choose, *options)
 
     def results(self) -> dict[int, tuple[int, float]]:
         """Wait for all choices.

@@ -1,13 +1,15 @@
 """Translates segments, each a line or a sentence: ids, search, choice of outputs, alignment."""
 
+import itertools
 import logging
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from transformer_jax.config import DecodeConfig
+from transformer_jax.config import DataConfig, DecodeConfig
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference import features
@@ -19,6 +21,7 @@ from transformer_jax.inference.network import Network
 from transformer_jax.inference.outputs import Translation, distinct
 from transformer_jax.inference.search_methods import Sampling, Search
 from transformer_jax.inference.source_cut import cut_source
+from transformer_jax.inference.target_languages import TargetLanguages, tagged
 from transformer_jax.runtime.progress import progress_bar
 
 _logger = logging.getLogger('transformer_jax')
@@ -31,12 +34,12 @@ class Segment(NamedTuple):
     """A text that is translated as a whole.
 
     Attributes:
-      text: raw text.
+      text: raw text, without a tag.
       line: number of its line, for warnings and samples.
       part: which segment of its line it is, counted from 0.
       prefix: [P] int32 ids of the forced beginning of its outputs, without EOS; None if there is
         none.
-      code: language code that the text lacks and its line began with, then a space; else empty.
+      tag: what names the language to translate into; '' for nothing.
       needs_alignment: whether an output with this text is aligned though nobody asks for that.
     """
 
@@ -44,8 +47,13 @@ class Segment(NamedTuple):
     line: int
     part: int = 0
     prefix: np.ndarray | None = None
-    code: str = ''
+    tag: str = ''
     needs_alignment: Callable[[str], bool] = lambda _: False
+
+    @property
+    def tagged(self) -> str:
+        """The text behind its tag."""
+        return tagged(self.tag, self.text)
 
 
 class Request(NamedTuple):
@@ -64,24 +72,25 @@ class SegmentTranslator:
     Attributes:
       network: the models.
       vocabulary: vocabularies of both sides.
+      languages: the languages to translate into, and their tags.
       decoder: searches for token ids.
       aligner: aligns words.
       attention_reader: reads the attention of all layers and heads.
     """
 
-    def __init__(self, network: Network, vocabulary: VocabularyPair, target_language: str):
+    def __init__(self, network: Network, vocabulary: VocabularyPair, data: DataConfig):
         """Do no work yet.
 
         Args:
           network: the models.
           vocabulary: vocabularies of both sides.
-          target_language: code of the target language, for the words of BLEU.
+          data: section of the config, for the languages.
         """
         self.network, self.vocabulary = network, vocabulary
         self.decoder = BatchDecoder(network, vocabulary.eos_id)
         self.aligner = Aligner(network, vocabulary)
         self.attention_reader = AttentionReader(network, vocabulary)
-        self._target_language = target_language
+        self.languages = TargetLanguages(vocabulary.source, data)
 
     def __call__(
         self, segments: Sequence[Segment], request: Request, progress: bool = False
@@ -90,12 +99,12 @@ class SegmentTranslator:
         ids_of = self._encode_and_cut(segments, request.decode)
         given = [segments[k] for k in ids_of]
         sentences = list(ids_of.values())
-        nothing = np.zeros(0, np.int32)
-        prefixes = [nothing if s.prefix is None else s.prefix for s in given]
+        no_prefix = np.zeros(0, np.int32)
+        prefixes = [no_prefix if s.prefix is None else s.prefix for s in given]
         search = self.search(request.decode, n_best=request.n_best, sampling=request.sampling)
         found: list[list[tuple[np.ndarray, Translation]]] = [[] for _ in given]
         with (
-            MbrChooser(request.mbr or 'chrf', self._target_language) as chooser,
+            MbrChooser(request.mbr or 'chrf') as chooser,
             progress_bar('Translating', total=len(given), unit=' lines', shown=progress) as bar,
         ):
             for result in self.decoder(
@@ -105,13 +114,16 @@ class SegmentTranslator:
                 lines=[(segment.line, segment.part) for segment in given],
             ):
                 k = result.index
-                texts = distinct(result, self.vocabulary.target.decode, request.n_best)
+                # Their weights count all outputs of the same text, however far behind.
+                most = len(result.scores) if request.mbr else request.n_best
+                texts = distinct(result, self.vocabulary.target.decode, most)
+                texts = dict(itertools.islice(texts.items(), request.n_best))
                 longest = max(len(sentences[k]), 1 + len(prefixes[k]))
                 limit = self.decoder.output_limit(longest, request.decode)
                 found[k] = self._outputs(result, texts, limit)
                 if request.mbr and texts:
                     weights = _posterior(result, texts, is_sample=request.sampling is not None)
-                    chooser.submit(k, list(texts), weights)
+                    chooser.submit(k, list(texts), weights, self.languages.language(given[k].tag))
                 bar.update()
             for k, (best, utility) in chooser.results().items():
                 ids, output = found[k][best]
@@ -120,12 +132,11 @@ class SegmentTranslator:
         _warn_of_failures(
             [s.line for s, outputs in zip(given, found, strict=True) if not outputs], request.decode
         )
-        results = [
-            [Translation('', 0.0, (), alignment=() if request.align else None)] for _ in segments
-        ]
+        nothing = Translation('', 0.0, (), alignment=() if request.align else None)
+        failed = nothing if request.mbr else nothing._replace(score=-math.inf)
+        results = [[nothing] for _ in segments]
         for k, outputs in zip(ids_of, found, strict=True):
-            if outputs:
-                results[k] = [output for _, output in outputs]
+            results[k] = [output for _, output in outputs] or [failed]
         return results
 
     def search(
@@ -155,11 +166,22 @@ class SegmentTranslator:
             )
         return ids
 
-    def lengths(self, texts: Sequence[str], decode: DecodeConfig) -> list[int]:
-        """Return the token counts of the texts that are not empty, cut to the limit."""
-        lengths = [len(ids) for ids in self.vocabulary.source.encode(texts) if len(ids) > 1]
+    def lengths(self, texts: Sequence[str], decode: DecodeConfig, tag: str = '') -> list[int]:
+        """Return the token counts of the texts that are not empty, cut to the limit.
+
+        Args:
+          texts: raw texts.
+          decode: has the limit.
+          tag: of the texts that begin with none.
+        """
+        encoded = self.vocabulary.source.encode(self.tag_texts(texts, tag))
+        lengths = [len(ids) for ids in encoded if len(ids) > 1]
         limit = self.decoder.source_limit(decode)
         return [min(n, limit or n) for n in lengths]
+
+    def tag_texts(self, texts: Sequence[str], tag: str) -> list[str]:
+        """Return texts that begin with a tag: their own, otherwise `tag` if there is any."""
+        return [tagged(*self.languages.divide(text, tag)) for text in texts]
 
     def features(
         self, texts: Sequence[str], decode: DecodeConfig, first_line: int
@@ -175,18 +197,29 @@ class SegmentTranslator:
         texts: Sequence[str],
         targets: Sequence[str] | None,
         decode: DecodeConfig,
+        tag: str = '',
         progress: bool = False,
     ) -> list[Attention]:
         """Return the attention for each text and its target, or the best output without targets.
 
+        Args:
+          texts: raw texts.
+          targets: their outputs; None for the best ones.
+          decode: options of the search.
+          tag: of the texts that begin with none.
+          progress: whether to show a progress bar on stderr.
+
         Raises:
           UserError: if there are more texts or more targets, or as `AttentionReader`.
         """
-        texts = [_LINE_ENDS.sub(' ', text) for text in texts]
+        texts = self.tag_texts([_LINE_ENDS.sub(' ', text) for text in texts], tag)
         numbers = range(1, len(texts) + 1)
         target = self.vocabulary.target
         if targets is None:
-            segments = [Segment(text, line) for text, line in zip(texts, numbers, strict=True)]
+            segments = []
+            for text, line in zip(texts, numbers, strict=True):
+                own, text = self.languages.divide(text)
+                segments.append(Segment(text, line, tag=own))
             pieces = [outputs[0].tokens for outputs in self(segments, Request(decode), progress)]
             ids = [
                 np.append(target.ids_of_pieces(of_output, 'output'), self.vocabulary.eos_id)
@@ -210,12 +243,14 @@ class SegmentTranslator:
         self, segments: Sequence[Segment], decode: DecodeConfig
     ) -> dict[int, np.ndarray]:
         """Return the ids of each segment that is not empty, by index, cut to the limit."""
-        encoded = self.vocabulary.source.encode([s.code + s.text for s in segments])
-        limit = self.decoder.source_limit(decode)
+        source, limit = self.vocabulary.source, self.decoder.source_limit(decode)
+        encoded = source.encode([segment.tagged for segment in segments])
+        tags = [*{segment.tag for segment in segments}]
+        empty = {tag: len(ids) for tag, ids in zip(tags, source.encode(tags), strict=True)}
         return {
-            k: cut_source(ids, limit, segments[k].line)
-            for k, ids in enumerate(encoded)
-            if len(ids) > 1
+            k: cut_source(ids, limit, segment.line)
+            for k, (ids, segment) in enumerate(zip(encoded, segments, strict=True))
+            if len(ids) > empty[segment.tag]
         }
 
     def _outputs(
@@ -247,7 +282,7 @@ class SegmentTranslator:
         if not places:
             return
         alignments = self.aligner(
-            [segments[k].code + segments[k].text for k, _ in places],
+            [segments[k].tagged for k, _ in places],
             [sentences[k] for k, _ in places],
             [found[k][n][0] for k, n in places],
             request.decode,
@@ -255,8 +290,6 @@ class SegmentTranslator:
         )
         for (k, n), alignment in zip(places, alignments, strict=True):
             ids, output = found[k][n]
-            if segments[k].code:  # a word that the text does not have
-                alignment = tuple((s - 1, t) for s, t in alignment if s)
             found[k][n] = ids, output._replace(alignment=alignment)
 
 
@@ -269,7 +302,8 @@ def _posterior(
     """
     if is_sample:
         return [float(len(places)) for places in texts.values()]
-    probs = np.exp(result.log_probs - np.max(result.log_probs))
+    likeliest = max(result.log_probs[places].max() for places in texts.values())
+    probs = np.exp(result.log_probs - likeliest)
     return [float(np.sum(probs[places])) for places in texts.values()]
 
 

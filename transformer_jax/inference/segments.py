@@ -2,11 +2,13 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from transformer_jax.data.language_codes import language_of
 from transformer_jax.errors import UserError
 from transformer_jax.inference.placeholders import find_placeholders
+from transformer_jax.inference.target_languages import tagged
 
 # The line ends of text files. The other characters at which `str.splitlines` divides (U+2028,
 # U+0085, form feed, ...) also occur within sentences, and the command `translate` keeps them there.
@@ -21,10 +23,13 @@ class SegmentedText(NamedTuple):
       segments: lines or sentences, without blanks at their ends; none of them is empty.
       separators: blanks and line ends before the first segment, between segments, and after the
         last one; always one more than `segments`.
+      tags: what names the target language of each segment, '' for nothing; none if a text is split
+        without regard to tags.
     """
 
     segments: tuple[str, ...]
     separators: tuple[str, ...]
+    tags: tuple[str, ...] = ()
 
     def joined(self, outputs: Sequence[str]) -> list[str]:
         """Return a separator, the first output, a separator, the second output, ..., a separator.
@@ -47,6 +52,10 @@ class SegmentedText(NamedTuple):
                 separator = ' '
             parts += output, separator
         return parts
+
+    def tagged(self) -> list[str]:
+        """Return the segments, each behind its tag."""
+        return [*map(tagged, self.tags, self.segments)]
 
     def join(self, outputs: Sequence[str]) -> str:
         """Return the text with `outputs` in the place of its segments, see `joined`."""
@@ -81,8 +90,7 @@ class SentenceSplitter:
                 "paragraphs needs the package sentencex: pip install -e '.[paragraphs]'."
             ) from None
         self._segment = sentencex.segment
-        # The package knows languages by the first part of their code, in lower case.
-        self._language = re.split('[-_]', language.lower())[0]
+        self._language = language_of(language)
 
     def __call__(self, text: str) -> SegmentedText:
         """Return the sentences of a text, each of which is within a line of `split_lines`.
@@ -136,10 +144,43 @@ def _ends_wide(text: str) -> bool:
     return unicodedata.east_asian_width(text[-1:] or ' ') in 'FWH'
 
 
-def split_text(text: str, splitter: SentenceSplitter | None) -> SegmentedText:
-    """Split a text into sentences, or without a splitter into lines, if it has several."""
+def split_text(
+    text: str,
+    splitter: SentenceSplitter | None,
+    tag: str = '',
+    divide: Callable[[str, str], tuple[str, str]] | None = None,
+) -> SegmentedText:
+    """Split a text into sentences, or without a splitter into lines, if it has several.
+
+    Args:
+      text: a text.
+      splitter: of sentences.
+      tag: names the target language of the segments before the first tag in the text.
+      divide: returns the tag that holds for a segment, and the segment without it; see
+        `TargetLanguages.divide`. A tag holds for the segments from there on.
+    """
+    if divide is not None:
+        # Before the search for sentences, which would take '<<' for quotation marks.
+        tag, text = divide(text, tag)
     if splitter is not None:
-        return splitter(text)
-    if '\n' in text or '\r' in text:
-        return split_lines(text)
-    return SegmentedText((text,), ('', ''))
+        found = splitter(text)
+    elif '\n' in text or '\r' in text:
+        found = split_lines(text)
+    else:
+        found = SegmentedText((text,), ('', ''))
+    return found if divide is None else _with_tags(found, tag, divide)
+
+
+def _with_tags(
+    text: SegmentedText, tag: str, divide: Callable[[str, str], tuple[str, str]]
+) -> SegmentedText:
+    segments, tags, separators = [], [], [text.separators[0]]
+    for segment, after in zip(text.segments, text.separators[1:], strict=True):
+        tag, rest = divide(segment, tag)
+        if segment and not rest:  # a tag alone
+            separators[-1] += after
+            continue
+        segments.append(rest)
+        tags.append(tag)
+        separators.append(after)
+    return SegmentedText(tuple(segments), tuple(separators), tuple(tags))

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from transformer_jax.data.language_codes import language_of
+
 _logger = logging.getLogger('transformer_jax')
 
 _RESAMPLES = 1000
@@ -15,8 +17,8 @@ _MOST_RESAMPLED = 20_000
 # Languages without spaces, because 13a would make one word of a sentence. Japanese is more often
 # scored by words (ja-mecab), but that needs a dictionary that sacreBLEU does not contain.
 _TOKENIZERS = {
-    'zh': ('zh', 'zho', 'chi', 'cmn', 'yue'),
-    'char': ('ja', 'jpn', 'th', 'tha', 'lo', 'lao', 'km', 'khm', 'my', 'mya', 'bur', 'bo', 'bod'),
+    'zh': ('zh', 'yue'),
+    'char': ('ja', 'th', 'lo', 'km', 'my', 'bo'),
 }
 
 
@@ -64,7 +66,7 @@ def tokenizer(language: str) -> str:
     Returns:
       'zh' for Chinese, 'char' for other languages without spaces, '13a' for all others.
     """
-    code = re.split('[-_]', language.lower())[0]
+    code = language_of(language)
     return next((name for name, codes in _TOKENIZERS.items() if code in codes), '13a')
 
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from transformer_jax.documents.document import Document, PlainText
+from transformer_jax.documents.document import Document, PlainText, TaggedDocument
 from transformer_jax.documents.html import HtmlDocument
 from transformer_jax.errors import UserError
 from transformer_jax.inference.outputs import Translation, join
@@ -63,7 +63,7 @@ class Server:
         self.languages = Languages(batcher.translators)
         self.reception = Reception(limits, access)
         self._splitters = {
-            pair: TextSplitter(pair[0], _lengths(translator.vocabulary.source), LENGTHS[-1])
+            pair: TextSplitter(pair, translator, LENGTHS[-1])
             for pair, translator in batcher.translators.items()
         }
 
@@ -186,6 +186,7 @@ class Server:
             if source != target:
                 places.setdefault((source, target), []).append(k)
         found: list[list[Any]] = [[] for _ in documents]
+        tagged: dict[int, Document] = {}
         parts: dict[int, list[SegmentedText]] = {}
         jobs: list[Job] = []
 
@@ -193,8 +194,9 @@ class Server:
             for pair, of_pair in places.items():
                 possible = self.batcher.translators[pair].config.decode.beam_size
                 split = self._splitters[pair]
-                parts.update((k, [split(text) for text in documents[k].texts]) for k in of_pair)
-                sentences = [s for k in of_pair for text in parts[k] for s in text.segments]
+                tagged.update((k, TaggedDocument(documents[k], split.divide)) for k in of_pair)
+                parts.update((k, [split(text) for text in tagged[k].texts]) for k in of_pair)
+                sentences = [s for k in of_pair for text in parts[k] for s in text.tagged()]
                 align = any(documents[k].needs_alignment for k in of_pair)
                 jobs.append(self.batcher.submit(pair, sentences, min(n_best, possible), align))
 
@@ -203,7 +205,7 @@ class Server:
             for of_pair, job in zip(places.values(), jobs, strict=True):
                 outputs = iter(await while_waited_for(asyncio.wrap_future(job.results), request))
                 for k in of_pair:
-                    found[k] = await run(_joined, documents[k], parts[k], outputs, target)
+                    found[k] = await run(_joined, tagged[k], parts[k], outputs, target)
         finally:
             for job in jobs:
                 job.cancel()
@@ -221,7 +223,7 @@ class Server:
             source = (await run_in_threadpool(self.languages.source_for, text, target)).language
         if source == target:
             raise Invalid(f'q is in {target} already: choose another target.')
-        sentences = (await run_in_threadpool(self._splitters[source, target], text)).segments
+        sentences = (await run_in_threadpool(self._splitters[source, target], text)).tagged()
         if not sentences:
             raise Invalid('q has no sentence: send a text.')
         future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN])
@@ -285,7 +287,3 @@ async def _error(request: Request, error: HTTPException) -> Response:
 
 async def _failure(request: Request, error: Exception) -> Response:
     return JSONResponse({'error': 'the server failed: its log says why.'}, 500)
-
-
-def _lengths(vocabulary: Any) -> Callable[[list[str]], list[int]]:
-    return lambda texts: [len(ids) for ids in vocabulary.encode(texts)]

@@ -106,9 +106,14 @@ class Batcher:
         self.translators = translators
         self._most_waiting, self._observe = most_waiting, observe
         self._batch_timeout = batch_timeout
-        # By what a batch shares: the pair, and the length to which its sentences are padded.
+        # A model of several target languages has several pairs, of which the first stands for all.
+        self._models: dict[Pair, Pair] = {
+            pair: next(first for first, other in translators.items() if other is translator)
+            for pair, translator in translators.items()
+        }
+        # By what a batch shares: the model, and the length to which its sentences are padded.
         self._queues: dict[tuple[Pair, int], list[_Waiting]] = {
-            (pair, length): [] for pair in translators for length in LENGTHS
+            (model, length): [] for model in self._models.values() for length in LENGTHS
         }
         # What a sentence of a length takes in a batch, as measured; before, as on a slow machine.
         self._seconds = {length: length / 300 for length in LENGTHS}
@@ -123,7 +128,8 @@ class Batcher:
     def prepare(self) -> None:
         """Compile all programs that requests can need, several at a time."""
         tasks: list[Callable[[], None]] = []
-        for translator in self.translators.values():
+        for model in dict.fromkeys(self._models.values()):
+            translator = self.translators[model]
             decode, segments = translator.config.decode, translator.segments
             longest = translator.search.output_limit(LENGTHS[-1], decode)
             tasks += [
@@ -166,7 +172,8 @@ class Batcher:
 
         Args:
           pair: source and target language, one of `translators`.
-          sentences: none empty, none of more than `LENGTHS[-1]` tokens.
+          sentences: none empty, none of more than `LENGTHS[-1]` tokens; each begins with the tag of
+            the target language if the model has tags.
           n_best: number of outputs of each.
           align: whether the outputs have alignments.
 
@@ -189,7 +196,7 @@ class Batcher:
             for place, (text, ids) in enumerate(zip(sentences, encoded, strict=True)):
                 length = next(n for n in LENGTHS if n >= len(ids))
                 item = _Waiting(due, next(self._numbers), job, place, text)
-                heapq.heappush(self._queues[pair, length], item)
+                heapq.heappush(self._queues[self._models[pair], length], item)
                 due += self._seconds[length]
             self._changed.notify_all()
         return job

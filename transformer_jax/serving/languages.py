@@ -4,6 +4,7 @@ import importlib.util
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from transformer_jax.data.language_codes import canonical, language_of
 from transformer_jax.errors import UserError
 
 Pair = tuple[str, str]
@@ -32,7 +33,7 @@ class Languages:
     def __init__(self, pairs: Iterable[Pair]):
         """Load the package that knows languages, if it is there and there are several."""
         self.pairs = tuple(pairs)
-        # The package knows languages by the first part of their code, in lower case.
+        # The package knows languages, not regions or scripts.
         self._codes: dict[str, list[str]] = {}
         if importlib.util.find_spec('py3langid') is not None:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -40,21 +41,21 @@ class Languages:
             self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
             known = set(self._identifier.labels)
             for code in sorted({code for pair in self.pairs for code in pair}):
-                if _base(code) in known:
-                    self._codes.setdefault(_base(code), []).append(code)
+                if language_of(code) in known:
+                    self._codes.setdefault(language_of(code), []).append(code)
             if self._codes:
                 self._identifier.set_languages([*self._codes])
         self.can_detect = bool(self._codes)
 
     def listed(self) -> list[dict[str, object]]:
-        """Return code, name and targets of each source language."""
+        """Return code, name and targets of each language; one that is no source has no targets."""
         return [
             {
-                'code': source,
-                'name': language_name(source),
-                'targets': sorted(t for s, t in self.pairs if s == source),
+                'code': code,
+                'name': language_name(code),
+                'targets': sorted(target for source, target in self.pairs if source == code),
             }
-            for source in sorted({source for source, _ in self.pairs})
+            for code in sorted({code for pair in self.pairs for code in pair})
         ]
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detected]:
@@ -96,7 +97,7 @@ class Languages:
 
 
 def translators_by_pair(translators: Mapping[str, Any]) -> dict[Pair, Any]:
-    """Return translators by their pair of languages.
+    """Return translators by their pairs of languages; a model may have several targets.
 
     Args:
       translators: by --workdir.
@@ -106,14 +107,14 @@ def translators_by_pair(translators: Mapping[str, Any]) -> dict[Pair, Any]:
     """
     found: dict[Pair, tuple[str, Any]] = {}
     for workdir, translator in translators.items():
-        data = translator.config.data
-        pair = data.source_language, data.target_language
-        if pair in found:
-            raise UserError(
-                f'--workdir={workdir!r} translates {pair[0]} to {pair[1]}, as '
-                f'--workdir={found[pair][0]!r} does: name one of them.'
-            )
-        found[pair] = workdir, translator
+        for target in translator.target_languages:
+            pair = translator.config.data.source_language, target
+            if pair in found:
+                raise UserError(
+                    f'--workdir={workdir!r} translates {pair[0]} to {pair[1]}, as '
+                    f'--workdir={found[pair][0]!r} does: name one of them.'
+                )
+            found[pair] = workdir, translator
     return {pair: translator for pair, (_, translator) in found.items()}
 
 
@@ -122,8 +123,4 @@ def language_name(code: str) -> str:
     from babel import Locale
 
     names = Locale('en').languages
-    return names.get(code.replace('-', '_')) or names.get(_base(code)) or code
-
-
-def _base(code: str) -> str:
-    return code.replace('_', '-').partition('-')[0].lower()
+    return names.get(canonical(code).replace('-', '_')) or names.get(language_of(code)) or code

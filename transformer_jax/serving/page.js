@@ -47,7 +47,7 @@ function fill(select, choices, wanted) {
 }
 
 function setLanguages(source, target) {
-  const sources = languages.map(one => [one.code, one.name]);
+  const sources = languages.filter(one => one.targets.length).map(one => [one.code, one.name]);
   if (settings.languageDetection && sources.length > 1) sources.unshift(['auto', 'Detect']);
   fill(byId('source'), sources, source);
   const targets = targetsOf(byId('source').value).map(code => [code, languageName(code)]);

@@ -13,6 +13,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from transformer_jax.data.language_codes import find
 from transformer_jax.documents.document import Document
 from transformer_jax.documents.files import read_document
 from transformer_jax.errors import is_utf8, shown
@@ -262,12 +263,12 @@ def languages_of(fields: dict[str, Any], pairs: Collection[tuple[str, str]]) -> 
     Raises:
       Invalid: if there is no such pair, and they are not one language.
     """
-    written = {code.lower(): code for code in {'auto'}.union(*pairs)}
-    source, target = (_code(fields, name) for name in ('source', 'target'))
-    source, target = (written.get(code.lower(), code) for code in (source, target))
-    if source == target in written.values() and source != 'auto':
-        return source, target
     sources, targets = ({pair[k] for pair in pairs} for k in (0, 1))
+    source, target = (_code(fields, name) for name in ('source', 'target'))
+    same = find(source, sources | targets)
+    if same is not None and same == find(target, sources | targets):
+        return same, same
+    source, target = find(source, [*sources, 'auto']) or source, find(target, targets) or target
     if target not in targets:
         raise Invalid(f'target={shown(target)} is not supported: {_choice(targets)}.')
     if source != 'auto' and source not in sources:

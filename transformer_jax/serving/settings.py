@@ -11,7 +11,7 @@ from transformer_jax.serving.requests import FORMATS
 
 def settings(languages: Languages, limits: Limits, access: Access) -> dict[str, Any]:
     """Return the settings of a server, under the names of LibreTranslate."""
-    first = languages.listed()[0]
+    first = next(one for one in languages.listed() if one['targets'])
     target = first['targets'][0]
     return {
         'alternativesLimit': limits.alternatives,

@@ -12,6 +12,7 @@ from transformer_jax.data.buckets import batches_by_length
 from transformer_jax.data.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
+from transformer_jax.inference.source_cut import cut_source
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import memory, signals
 from transformer_jax.runtime.program_cache import cached_jit
@@ -64,13 +65,21 @@ class LossEvaluator:
       vocabulary: the vocabularies of both sides.
       label_smoothing: eps of the smoothed loss.
       mesh: the devices, which share the rows of a batch.
+      source_limit: tokens to which longer sources are cut, EOS included, as the search does, which
+        says so; 0 is no limit. No target is cut.
     """
 
     def __init__(
-        self, model: Transformer, vocabulary: VocabularyPair, label_smoothing: float, mesh: Mesh
+        self,
+        model: Transformer,
+        vocabulary: VocabularyPair,
+        label_smoothing: float,
+        mesh: Mesh,
+        source_limit: int = 0,
     ):
         self.model, self.vocabulary = model, vocabulary
         self.label_smoothing, self.mesh = label_smoothing, mesh
+        self.source_limit = source_limit
         self._long_lines = memory.MemoryCheck(mesh.local_devices[0])
 
     def __call__(self, params: Any, pairs: Sequence[tuple[str, str]]) -> CorpusLoss:
@@ -133,7 +142,8 @@ class LossEvaluator:
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> '_Encoded':
         sources, targets = zip(*pairs, strict=True)
-        source = sentences_from(self.vocabulary.source.encode(sources))
+        encoded = self.vocabulary.source.encode(sources)
+        source = sentences_from([cut_source(ids, self.source_limit) for ids in encoded])
         target = sentences_from(self.vocabulary.target.encode(targets))
         return _Encoded(source, target, np.maximum(source.lengths, target.lengths))
 

@@ -66,7 +66,8 @@ class Evaluator:
         self._config, self._data, self._mesh = config, data, mesh
         model = Transformer.of(config.model, data.vocabulary.sizes, MeshLayout(mesh))
         smoothing = config.optimizer.label_smoothing
-        self._loss = LossEvaluator(model, data.vocabulary, smoothing, mesh)
+        limit = config.decode.max_source_length
+        self._loss = LossEvaluator(model, data.vocabulary, smoothing, mesh, limit)
 
     def check(self, weights: Any) -> None:
         """Raise UserError if dev or test has a pair that cannot be scored."""
