@@ -247,3 +247,27 @@ def test_huge_sizes_and_half_characters_are_refused(tmp_path, config, message):
     marian_files.write_huggingface(tmp_path, marian_files.arrays(), config=config)
     with pytest.raises(UserError, match=message):
         read_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ('name', 'content'),
+    [
+        ('added_tokens.json', {'</s>': 0, '<term>': 7}),
+        ('tokenizer_config.json', {'added_tokens_decoder': {'7': {'content': '<term>'}}}),
+        ('tokenizer_config.json', {'additional_special_tokens': ['</s>', '<term>']}),
+        ('special_tokens_map.json', {'additional_special_tokens': [{'content': '<term>'}]}),
+        ('tokenizer.json', {'added_tokens': [{'id': 7, 'content': '<term>'}]}),
+        ('tokenizer.json', {'added_tokens': '<term>'}),
+    ],
+)
+def test_added_tokens_are_refused_by_name(tmp_path, name, content):
+    marian_files.write_huggingface(tmp_path, marian_files.arrays(), files={name: content})
+    with pytest.raises(UserError, match=rf"{name}' adds '<term>' to the pieces of vocab\.json"):
+        read_model(tmp_path)
+
+
+def test_added_tokens_that_are_pieces_are_read(tmp_path):
+    added = {'added_tokens_decoder': {'0': {'content': marian_files.PIECES[0]}}}
+    files = {'tokenizer_config.json': added, 'added_tokens.json': {'<pad>': marian_files.PAD}}
+    marian_files.write_huggingface(tmp_path, marian_files.arrays(), files=files)
+    assert read_model(tmp_path).vocabulary.source.size == len(marian_files.PIECES)

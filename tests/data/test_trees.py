@@ -42,6 +42,7 @@ def test_trees_may_take_several_lines_and_share_one():
         (['cat'], "line 1: 'cat' is outside of brackets"),
         (['(S', '(NP x (NN a)))'], "line 2: brackets hold 'NP x' and 1 constituents"),
         (['()'], 'line 1: brackets hold'),
+        (['(S (NN a))', '(' * 100_000], 'line 2: more than 150 brackets are in one another'),
     ],
 )
 def test_wrong_brackets_are_named_with_their_line(lines, message):

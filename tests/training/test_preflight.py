@@ -2,7 +2,9 @@
 
 import dataclasses
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tiny_run import tiny, two_buckets
 
@@ -36,6 +38,29 @@ def test_a_vocabulary_that_cannot_write_the_references_is_warned_of(tmp_path, ca
     assert re.search(
         r'a BLEU of \d\d\.\d on dev, not 100\. A vocabulary trained with data', caplog.text
     )
+
+
+@pytest.mark.parametrize(
+    ('changed', 'reason'),
+    [
+        ({'a ☃ cat sat here': ([5, 2], 'a ⁇ cat sat here')}, 'it does not know a character'),
+        (
+            {
+                'a ☃ cat sat here': ([5, 2], 'a ⁇ cat sat here'),
+                'a ﬁne cat sat': ([5, 6], 'a fine cat sat'),
+            },
+            'its normalization changes the text',
+        ),
+    ],
+)
+def test_an_unknown_character_is_not_taken_for_normalization(changed, reason, caplog):
+    vocabulary = SimpleNamespace(
+        unknown_id=2,
+        encode=lambda texts: [np.array(changed[x][0]) for x in texts],
+        decode=lambda ids: next(x for own, x in changed.values() if own == ids.tolist()),
+    )
+    preflight.warn_of_normalization(vocabulary, [*changed], 'en')
+    assert f'because {reason}: a perfect translation' in caplog.text
 
 
 def test_a_shape_too_large_for_the_device_is_refused_before_training(tmp_path, monkeypatch):

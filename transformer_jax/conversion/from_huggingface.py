@@ -15,7 +15,7 @@ import numpy as np
 
 from transformer_jax.config import DecodeConfig, ModelConfig
 from transformer_jax.conversion import own_export
-from transformer_jax.conversion.gate import compare, without_comparison
+from transformer_jax.conversion.gate import compare, faults_of_peers, without_comparison
 from transformer_jax.conversion.imported import (
     MAX_EXTRA_LENGTH,
     NEVER,
@@ -31,7 +31,7 @@ from transformer_jax.conversion.peer_transformers import TransformersPeer
 from transformer_jax.conversion.piece_tables import TableSide, joined, read_table
 from transformer_jax.conversion.torch_file import TorchFile
 from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN
-from transformer_jax.errors import UserError, first_line
+from transformer_jax.errors import UserError, first_line, listing
 from transformer_jax.storage.files import check_shape, open_regular, read_json
 from transformer_jax.storage.weights import WeightsFile
 
@@ -138,7 +138,8 @@ def import_model(
     found = model.write(folder, path.resolve().name, license, data_note)
     if not check:
         return f'{found}\n{without_comparison(folder)}'
-    return f'{found}\n{compare(folder, TransformersPeer(path, model.sides[1].order))}'
+    with faults_of_peers('transformers'):
+        return f'{found}\n{compare(folder, TransformersPeer(path, model.sides[1].order))}'
 
 
 def _options(folder: Path, name: str, default: dict[str, Any] | None = None) -> Options:
@@ -209,6 +210,7 @@ def _sides(folder: Path, options: Options, tokenizer: Options) -> list[TableSide
         Options({name: token}, tokenizer.file).require(name, [piece], piece)
     path = folder / 'vocab.json'
     source = TableSide(read_table(path), size, path, pad=PAD)
+    _check_added(folder, tokenizer, source)
     if options.values.get('share_encoder_decoder_embeddings', True):
         return [source, source]
     path = folder / 'target_vocab.json'
@@ -219,6 +221,36 @@ def _sides(folder: Path, options: Options, tokenizer: Options) -> list[TableSide
         )
     target_size = options.number('decoder_vocab_size', size)
     return [source, TableSide(read_table(path), target_size, path, pad=PAD)]
+
+
+def _check_added(folder: Path, tokenizer: Options, side: TableSide) -> None:
+    """Raise a UserError if the tokenizer has tokens that its vocabulary does not have.
+
+    It takes them out of a text before SentencePiece sees that, which no vocabulary here does.
+    """
+    files = [
+        (_options(folder, name, {}), key)
+        for name, key in (
+            ('added_tokens.json', None),
+            ('tokenizer.json', 'added_tokens'),
+            ('special_tokens_map.json', 'additional_special_tokens'),
+        )
+    ]
+    files += [(tokenizer, 'added_tokens_decoder'), (tokenizer, 'additional_special_tokens')]
+    known = {*side.pieces}
+    for options, key in files:
+        added = options.values if key is None else options.values.get(key) or []
+        if key is not None and isinstance(added, dict):
+            added = added.values()
+        elif not isinstance(added, list | dict):
+            added = [added]
+        tokens = [x.get('content') if isinstance(x, dict) else x for x in added]
+        lacking = [str(x) for x in tokens if not isinstance(x, str) or x not in known]
+        if lacking:
+            raise UserError(
+                f'{options.file!r} adds {listing(lacking)} to the pieces of vocab.json, and added '
+                'tokens cannot be imported: get the model as it was before they were added.'
+            )
 
 
 def _decode_config(options: Options, side: TableSide) -> tuple[DecodeConfig, list[str]]:

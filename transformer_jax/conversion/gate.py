@@ -1,9 +1,10 @@
 """The gate of an import: what it computes is compared with the program that it comes from."""
 
+import contextlib
 import dataclasses
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 from transformer_jax.conversion.report import write_report
 from transformer_jax.data.table_vocabulary import EOS
 from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, first_line
 from transformer_jax.inference.load import load_trained
 from transformer_jax.inference.teacher_forcing import target_log_probs
 from transformer_jax.model import shift_right
@@ -68,6 +69,24 @@ def without_comparison(workdir: Path) -> str:
     """Write to conversion.json that an import was not compared; return that for people."""
     write_report(workdir, 'import', peer=None)
     return 'not compared with the program that it comes from: --check does that'
+
+
+@contextlib.contextmanager
+def faults_of_peers(name: str) -> Iterator[None]:
+    """Turn what another program raises over a model into a UserError.
+
+    Args:
+      name: of the program.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f'{name} fails with this model ({type(error).__name__}: {first_line(error)}): without '
+            '--check it is imported all the same.'
+        ) from error
 
 
 @dataclasses.dataclass

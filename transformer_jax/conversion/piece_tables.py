@@ -66,13 +66,20 @@ def read_table(path: Path) -> dict[str, int]:
 def _yaml_items(text: str) -> Iterator[tuple[str, int]]:
     """Yield the pieces and ids of a YAML file with one 'piece: id' a line.
 
-    A YAML parser would take pieces such as no, ~ and << for values of its own.
+    A YAML parser would take pieces such as no, ~ and << for values of its own. A piece that may not
+    stand before a colon has a line '? piece', and its id follows in a line ': id'.
     """
+    key = None
     for number, line in enumerate(text.split('\n'), 1):
         line = line.strip('\r')
-        if not line.strip() or line in ('---', '...'):
+        if key is None and (not line.strip() or line in ('---', '...')):
+            continue
+        if key is None and line.startswith('? '):
+            key = line[2:]
             continue
         piece, colon, token = line.rpartition(':')
+        if key is not None:
+            piece, colon, key = key, colon and not piece, None
         if not colon or not token.strip().isdecimal():
             raise ValueError(f'line {number} is {shown(line)}, not a piece, a colon and an id')
         yield _unquoted(piece), int(token)

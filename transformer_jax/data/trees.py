@@ -68,8 +68,8 @@ def read_trees(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
     without a label, or with TOP or ROOT, are left out.
 
     Raises:
-      ValueError: if brackets do not match, or something stands outside of them; the message begins
-        with the line.
+      ValueError: if brackets do not match, are too deep in one another, or something stands
+        outside of them; the message begins with the line.
     """
     stack: list[tuple[list[str], list[Tree]]] = []  # texts and children of each open bracket
     first = 0
@@ -77,6 +77,10 @@ def read_trees(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
         for token in _TOKEN.findall(line):
             if token == '(':
                 first = first if stack else number
+                if len(stack) == _DEEPEST:  # no function could walk thousands
+                    raise ValueError(
+                        f'line {number}: more than {_DEEPEST} brackets are in one another'
+                    )
                 stack.append(([], []))
             elif not stack:
                 raise ValueError(f'line {number}: {token[:40]!r} is outside of brackets')

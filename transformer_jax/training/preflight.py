@@ -143,24 +143,33 @@ def warn_of_normalization(
       references: target texts of dev.
       target_language: chooses sacreBLEU's tokenizer.
     """
-    written = [vocabulary.decode(ids) for ids in vocabulary.encode(references)]
-    changed = (x for x in zip(references, written, strict=True) if x[0].split() != x[1].split())
-    before, after = next(changed, ('', ''))
-    if before == after:
+    encoded = vocabulary.encode(references)
+    written = [vocabulary.decode(ids) for ids in encoded]
+    changed = [
+        (vocabulary.unknown_id in ids, before, after)
+        for ids, before, after in zip(encoded, references, written, strict=True)
+        if before.split() != after.split()
+    ]
+    if not changed:
         return
+    # What the normalization changes comes first, because a config can mend it.
+    is_unknown, before, after = min(changed, key=lambda x: x[0])
     best, same = (
         score(texts, references, target_language=target_language).bleu
         for texts in (written, references)
     )
     if best < same - _BLEU_LOSS:
         _logger.warning(
-            'The vocabulary writes %r for %r, because its normalization changes the text: '
-            'a perfect translation has a BLEU of %.1f on dev, not %.0f. A vocabulary trained with '
-            "data.normalization='identity' writes the text unchanged.",
+            'The vocabulary writes %r for %r, because %s: a perfect translation has a BLEU of '
+            '%.1f on dev, not %.0f. A vocabulary trained with %s.',
             after[:60],
             before[:60],
+            'it does not know a character' if is_unknown else 'its normalization changes the text',
             best,
             same,
+            'these characters writes them'
+            if is_unknown
+            else "data.normalization='identity' writes the text unchanged",
         )
 
 
