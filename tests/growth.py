@@ -16,7 +16,7 @@ def is_linear(work, make, size):
     """
     small, large = make(size), make(_FACTOR * size)
     shortest = min(_seconds(work, small) for _ in range(3))
-    for _ in range(4):
+    for _ in range(8):
         if _seconds(work, large) < _MOST * shortest:
             return True
         shortest = min(shortest, _seconds(work, small))

@@ -45,9 +45,8 @@ class MaskingTranslator:
         # Where the best output lacks a stand-in, others may do better.
         again = [k for k, x in masked.items() if not x.is_complete(found[k][0].text)]
         others = [self._masked(segments[k].text, places[k], 1) for k in again]
-        outputs = self._translate(
-            [_with(segments[k], x) for k, x in zip(again, others, strict=True)], request
-        )
+        attempts = [_with(segments[k], x) for k, x in zip(again, others, strict=True)]
+        outputs = self._translate(attempts, request) if attempts else []
         for k, other, of_other in zip(again, others, outputs, strict=True):
             if other.is_complete(of_other[0].text):
                 masked[k], found[k] = other, of_other
