@@ -133,6 +133,16 @@ def test_a_full_queue_takes_no_more(started, translator):
     assert texts(job) + texts(third) == [['A'], ['B'], ['C']]
 
 
+def test_a_client_that_fills_the_queue_leaves_places_for_others(started, translator):
+    batcher, _ = started(most_waiting=8)
+    jobs = [batcher.submit(PAIR, list('abcdefghij'), client='greedy')]
+    with pytest.raises(QueueFull):
+        batcher.submit(PAIR, ['k'], client='greedy')
+    jobs += [batcher.submit(PAIR, [name], client=name) for name in 'xyz']
+    translator.gate.set()
+    assert [x for job in jobs for (x,) in texts(job)] == list('ABCDEFGHIJXYZ')
+
+
 def test_a_text_longer_than_an_empty_queue_is_taken(translator):
     batcher = Batcher({PAIR: translator}, most_waiting=2)
     batcher.start()

@@ -23,6 +23,7 @@ from transformer_jax.inference.segments import SegmentedText
 from transformer_jax.inspection.attention_page import attention_page
 from transformer_jax.serving.access import Access
 from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
+from transformer_jax.serving.clients import client_of
 from transformer_jax.serving.edge import Edge
 from transformer_jax.serving.file_routes import FileRoutes
 from transformer_jax.serving.information import information_routes
@@ -198,7 +199,8 @@ class Server:
                 parts.update((k, [split(text) for text in tagged[k].texts]) for k in of_pair)
                 sentences = [s for k in of_pair for text in parts[k] for s in text.tagged()]
                 align = any(documents[k].needs_alignment for k in of_pair)
-                jobs.append(self.batcher.submit(pair, sentences, min(n_best, possible), align))
+                client, count = client_of(request.scope), min(n_best, possible)
+                jobs.append(self.batcher.submit(pair, sentences, count, align, client))
 
         try:
             await run(submit)

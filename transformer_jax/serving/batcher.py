@@ -37,11 +37,12 @@ class Job:
     """Sentences of one request, until they are translated.
 
     Attributes:
+      client: whose request it is.
       results: a future of the outputs of each sentence, the best first.
     """
 
-    def __init__(self, sentences: Sequence[str], n_best: int, align: bool):
-        self.n_best, self.align = n_best, align
+    def __init__(self, sentences: Sequence[str], n_best: int, align: bool, client: str):
+        self.n_best, self.align, self.client = n_best, align, client
         self.results: Future[list[list[Translation]]] = Future()
         self._outputs: list[list[Translation]] = [[] for _ in sentences]
         self._missing = len(sentences)
@@ -98,7 +99,8 @@ class Batcher:
 
         Args:
           translators: by pair of languages.
-          most_waiting: number of sentences that may wait.
+          most_waiting: number of sentences that may wait. A client with more than a quarter of
+            them counts as a quarter, and may not add to them.
           batch_timeout: seconds that a sentence waits for others if the device is idle; as long as
             more come, up to eight times that.
           observe: is called with the sentences and the output tokens of each batch.
@@ -166,7 +168,12 @@ class Batcher:
         return self._thread.is_alive()
 
     def submit(
-        self, pair: Pair, sentences: Sequence[str], n_best: int = 1, align: bool = False
+        self,
+        pair: Pair,
+        sentences: Sequence[str],
+        n_best: int = 1,
+        align: bool = False,
+        client: str = '',
     ) -> Job:
         """Queue sentences.
 
@@ -176,19 +183,19 @@ class Batcher:
             the target language if the model has tags.
           n_best: number of outputs of each.
           align: whether the outputs have alignments.
+          client: whose sentences they are; '' has no share of its own.
 
         Raises:
-          QueueFull: if too many sentences wait.
+          QueueFull: if too many sentences wait, of all or of this client.
         """
-        job = Job(sentences, n_best, align)
+        job = Job(sentences, n_best, align, client)
         if not sentences:
             job.results.set_result([])
             return job
         encoded = self.translators[pair].vocabulary.source.encode(sentences)
         now = time.monotonic()
         with self._changed:
-            # A text longer than the whole queue is taken when nothing else waits.
-            if self.waiting() and self.waiting() + len(sentences) > self._most_waiting:
+            if self._is_full(client, len(sentences)):
                 raise QueueFull
             # The sentences of a long text are due one after the other: a short text need not wait
             # for all of them.
@@ -222,6 +229,18 @@ class Batcher:
     def waiting(self) -> int:
         """Return the number of sentences that wait, those included that nobody waits for."""
         return sum(map(len, self._queues.values()))
+
+    def _is_full(self, client: str, count: int) -> bool:
+        """Whether a client has to wait with `count` sentences."""
+        share = max(1, self._most_waiting // 4)
+        waiting = collections.Counter(x.job.client for q in self._queues.values() for x in q)
+        if client and waiting[client] and waiting[client] + count > share:
+            return True
+        # One text of a client may be longer than its share, and than the whole queue.
+        counted = sum(min(n, share) if name else n for name, n in waiting.items())
+        return bool(counted) and counted + (min(count, share) if client else count) > (
+            self._most_waiting
+        )
 
     def _work(self) -> None:
         with to_the_end():  # those who wait get their answers, whatever signal comes
