@@ -2,6 +2,7 @@
 
 import random
 import signal
+import threading
 import time
 import tracemalloc
 
@@ -186,9 +187,11 @@ def test_an_error_of_the_thread_is_raised():
 
 def test_an_interruption_cancels_the_choices_that_have_not_begun(monkeypatch):
     begun = []
+    all_submitted = threading.Event()
 
     def choose_until_the_next_is_cancelled(texts, *_):
         begun.append(texts)
+        all_submitted.wait(60)
         deadline = time.monotonic() + 60
         while not chooser._choices[1].cancelled() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -199,6 +202,7 @@ def test_an_interruption_cancels_the_choices_that_have_not_begun(monkeypatch):
             chooser.submit(index, [str(index)], [1])
         while not begun:
             time.sleep(0.01)
+        all_submitted.set()
         raise KeyboardInterrupt
     assert begun == [['0']]
 
