@@ -143,6 +143,15 @@ def test_a_client_that_fills_the_queue_leaves_places_for_others(started, transla
     assert [x for job in jobs for (x,) in texts(job)] == list('ABCDEFGHIJXYZ')
 
 
+def test_a_client_with_many_requests_for_attention_leaves_places_for_others(translator):
+    batcher = Batcher({PAIR: translator})
+    for _ in range(4):
+        batcher.attention(PAIR, ['a'], 'greedy')
+    with pytest.raises(QueueFull):
+        batcher.attention(PAIR, ['a'], 'greedy')
+    batcher.attention(PAIR, ['a'], 'other')
+
+
 def test_a_text_longer_than_an_empty_queue_is_taken(translator):
     batcher = Batcher({PAIR: translator}, most_waiting=2)
     batcher.start()

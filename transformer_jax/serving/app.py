@@ -228,7 +228,8 @@ class Server:
         sentences = (await run_in_threadpool(self._splitters[source, target], text)).tagged()
         if not sentences:
             raise Invalid('q has no sentence: send a text.')
-        future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN])
+        client = client_of(request.scope)
+        future = self.batcher.attention((source, target), sentences[:_MOST_SHOWN], client)
         found = await while_waited_for(asyncio.wrap_future(future), request)
         page = await run_in_threadpool(
             attention_page, found, f'Attention from {source} to {target}'

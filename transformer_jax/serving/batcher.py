@@ -119,7 +119,7 @@ class Batcher:
         }
         # What a sentence of a length takes in a batch, as measured; before, as on a slow machine.
         self._seconds = {length: length / 300 for length in LENGTHS}
-        self._calls: collections.deque[tuple[Future, Callable[[], Any]]] = collections.deque()
+        self._calls: collections.deque[tuple[str, Future, Callable[[], Any]]] = collections.deque()
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._ending = False
@@ -208,21 +208,27 @@ class Batcher:
             self._changed.notify_all()
         return job
 
-    def attention(self, pair: Pair, sentences: Sequence[str]) -> Future[list[Attention]]:
+    def attention(
+        self, pair: Pair, sentences: Sequence[str], client: str = ''
+    ) -> Future[list[Attention]]:
         """Return a future of the attention of some sentences and their best outputs.
 
         Args:
           pair: as for `submit`.
           sentences: as for `submit`.
+          client: as for `submit`.
 
         Raises:
-          QueueFull: if too many requests for attention wait.
+          QueueFull: if too many requests for attention wait, of all or of this client.
         """
         future: Future[list[Attention]] = Future()
         with self._changed:
-            if len(self._calls) >= _MOST_CALLS:
+            waiting = [call[0] for call in self._calls]
+            share = _MOST_CALLS // 4
+            if len(waiting) >= _MOST_CALLS or (client and waiting.count(client) >= share):
                 raise QueueFull
-            self._calls.append((future, lambda: self.translators[pair].attention(sentences)))
+            call = client, future, lambda: self.translators[pair].attention(sentences)
+            self._calls.append(call)
             self._changed.notify_all()
         return future
 
@@ -263,7 +269,7 @@ class Batcher:
             if items:
                 self._translate(pair, length, items)
             if call is not None:
-                _answer_call(*call)
+                _answer_call(*call[1:])
 
     def _wait_for_company(self) -> None:
         """Wait until no sentence has come for a while, but not much longer than that."""
