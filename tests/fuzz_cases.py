@@ -305,7 +305,7 @@ def _defaults() -> dict[str, Any]:
 
 def command_module(command: str) -> Any:
     """Return the module that defines `main` of a command."""
-    name = 'benchmark.__main__' if command == 'benchmark' else command
+    name = f'{command}.__main__' if command in ('benchmark', 'paper') else command
     return importlib.import_module(f'transformer_jax.{name}')
 
 

@@ -48,12 +48,9 @@ def test_a_language_that_the_model_lacks_is_refused(polyglot, asked):
 
 
 def test_a_tag_in_a_text_wins_over_the_target_language(polyglot):
-    french, chinese = TEXTS[0], f'>>cmn_Hans<< {TEXTS[1]}'
-    together = polyglot.translate([french, chinese], **FRENCH)
-    assert together == [
-        *polyglot.translate([french], **FRENCH),
-        *polyglot.translate([chinese]),
-    ]
+    chinese = f'>>cmn_Hans<< {TEXTS[1]}'
+    expected = polyglot.translate([f'>>fra<< {TEXTS[0]}', chinese])
+    assert polyglot.translate([TEXTS[0], chinese], **FRENCH) == expected
 
 
 @pytest.mark.parametrize('options', [{}, {'paragraphs': True}])
@@ -62,10 +59,9 @@ def test_a_tag_holds_for_all_lines_and_sentences_after_it(polyglot, options):
     separator = ' ' if options else '\n'
     text = separator.join(['>>fra<<', *lines] if options else lines)
     tags = ['>>fra<<', '>>fra<<', '>>cmn_Hans<<', '>>cmn_Hans<<']
-    apart = [
-        polyglot(line.removeprefix(tag), target_language=tag)
-        for line, tag in zip(lines, tags, strict=True)
-    ]
+    apart = polyglot(
+        [f'{tag} {line.removeprefix(tag)}' for line, tag in zip(lines, tags, strict=True)]
+    )
     assert polyglot(text, **FRENCH, **options) == separator.join(apart)
 
 
