@@ -26,7 +26,7 @@ from transformer_jax.inference.outputs import Translation, check_outputs, join
 from transformer_jax.inference.scores import Score, Scorer
 from transformer_jax.inference.search_methods import Sampling
 from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
-from transformer_jax.inference.segments import SentenceSplitter, split_text
+from transformer_jax.inference.segments import SentenceSplitter, divide_templates, split_text
 from transformer_jax.inference.texts import as_texts, encode_prefixes
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import data_mesh
@@ -91,8 +91,8 @@ class Translator:
         models = [(config.model, params), *((one.config.model, one.params) for one in others)]
         self.network = Network(models, vocabulary.sizes, mesh, ensemble)
         self.segments = SegmentTranslator(self.network, vocabulary, config.data)
-        is_parser = config.data.corpus == 'trees'  # it sees all words as they are
-        self._masking = self.segments if is_parser else MaskingTranslator(self.segments)
+        self._is_parser = config.data.corpus == 'trees'  # it sees all words as they are
+        self._masking = self.segments if self._is_parser else MaskingTranslator(self.segments)
         self.search = self.segments.decoder
         self.scorer = Scorer(self.network, vocabulary)
         self.steps = list(steps)
@@ -205,6 +205,8 @@ class Translator:
         splitter = SentenceSplitter(self.config.data.source_language) if paragraphs else None
         divide = self.segments.languages.divide
         parts = [split_text(text, splitter, tag, divide) for text in texts]
+        if placeholders and not self._is_parser:
+            parts = [*map(divide_templates, parts)]
         forced, most = {}, self.network.max_sequence_length
         if prefixes is not None:
             forced = encode_prefixes(

@@ -86,14 +86,7 @@ def test_tags_follow_their_words(source, expected):
 @pytest.mark.parametrize(
     ('begin', 'end'),
     [
-        ('{% if x %}', '{% endif %}'),
-        ('{%- for x in y -%}', '{%- endfor -%}'),
-        ('{{#if x}}', '{{/if}}'),
-        ('{{^x}}', '{{/x}}'),
-        ('{{if .X}}', '{{end}}'),
         ('{#x}', '{/x}'),
-        ('{if $x > 1}', '{/if}'),
-        ('*|IF:X|*', '*|END:IF|*'),
         ('<!-- begin -->', '<!-- end -->'),
         ('<!-- x -->', '<!-- /x -->'),
         ('<!-- start: x -->', '<!-- end of x -->'),
@@ -101,10 +94,6 @@ def test_tags_follow_their_words(source, expected):
         ('<!--StartFragment-->', '<!--EndFragment-->'),
         ('<!--[if !mso]><!-->', '<!--<![endif]-->'),
         ('<![if !supportLists]>', '<![endif]>'),
-        ('<?php if ($x->y > 1) { ?>', '<?php } ?>'),
-        ('<?php foreach ($x as $y): ?>', '<?php endforeach; ?>'),
-        ('<% if x > 1 %>', '<% end %>'),
-        ('<%= link_to x do |y| %>', '<% end %>'),
         ('<#if x gt 1>', '</#if>'),
         ('<0>', '</0>'),
     ],
@@ -115,14 +104,61 @@ def test_what_begins_and_ends_encloses_what_it_enclosed(begin, end):
     assert reversed_words(source).replace('C</i>.', 'C.</i>') == expected
 
 
-def test_branches_of_a_condition_stay_apart():
-    found = HtmlDocument('a {% if x %}red{% else %}blue{% endif %} car')
-    assert found.texts == ['a red blue car']
-    output = Translation(
-        'une voiture rouge bleue', 0.0, (), alignment=((0, 0), (3, 1), (1, 2), (2, 3))
-    )
-    expected = 'une voiture {% if x %}rouge{% else %} bleue{% endif %}'
-    assert found.translated([output]) == expected
+@pytest.mark.parametrize(
+    ('begin', 'end'),
+    [
+        ('{% if x %}', '{% endif %}'),
+        ('{%- for x in y -%}', '{%- endfor -%}'),
+        ('{{#if x}}', '{{/if}}'),
+        ('{{^x}}', '{{/x}}'),
+        ('{{if .X}}', '{{end}}'),
+        ('{#if x}', '{/if}'),
+        ('{if $x > 1}', '{/if}'),
+        ('*|IF:X|*', '*|END:IF|*'),
+        ('<?php if ($x->y > 1) { ?>', '<?php } ?>'),
+        ('<?php foreach ($x as $y): ?>', '<?php endforeach; ?>'),
+        ('<% if x > 1 %>', '<% end %>'),
+        ('<%= link_to x do |y| %>', '<% end %>'),
+    ],
+)
+def test_what_a_template_may_leave_out_is_translated_apart(begin, end):
+    source = f'<p>A {begin}B <i>C</i>{end} <img> D {begin}E{end}</p>'
+    expected = f'<p>A {begin}<i>C</i> B{end} <img> D {begin}E{end}</p>'
+    assert reversed_words(source) == expected
+
+
+@pytest.mark.parametrize(
+    ('source', 'expected'),
+    [
+        (
+            'a b {% if x %}c d{% else %}e f{% endif %} g',
+            'b A {% if x %}d C{% else %}f E{% endif %} g',
+        ),
+        ('a b {% else %}c d{% endif %}', 'b A {% else %}d C{% endif %}'),
+        ('{% for x in y %}a b {% if x %}c{% endif %}{% endfor %}', None),
+        ('<b>a {{#if x}}b c</b> d{{/if}}, e', '<b>a {{#if x}}</b>d <b>C B</b>{{/if}}, e'),
+        ('a {% url "x" %} b', '{% url "x" %} B A'),
+    ],
+)
+def test_branches_stay_in_their_order(source, expected):
+    found = reversed_words(source)
+    if expected is None:
+        expected = '{% for x in y %}b A {% if x %}c{% endif %}{% endfor %}'
+    assert found == expected
+
+
+def test_a_part_of_a_sentence_is_no_sentence():
+    found = HtmlDocument('See {{#x}}a car{{/x}} today')
+    assert found.texts == ['See', 'a car', 'today']
+    outputs = [Translation(x, 0.0, (), alignment=()) for x in ('Voir.', 'Une voiture.', 'Auj.')]
+    assert found.translated(outputs) == 'Voir {{#x}}une voiture{{/x}} auj'
+
+
+def test_no_mark_is_put_into_a_place_for_a_value():
+    found = HtmlDocument('see <b>x</b> {{ name }}<img> y')
+    pairs = ((2, 0), (1, 1), (4, 2), (1, 3), (5, 4))
+    output = Translation('{{ name }} x y', 0.0, (), alignment=pairs)
+    assert found.translated([output]) == '<b>{{ name }}</b><img> <b>x</b> y'
 
 
 @pytest.mark.parametrize(
@@ -186,7 +222,7 @@ def test_references_of_many_digits_are_read(reference, text):
     assert HtmlDocument(f'<p>a {reference} b</p>').texts == [f'a {text} b']
 
 
-@pytest.mark.parametrize('copied', ['{% if a < b && c %}', '{%a&eacute;%}', '{%&eacute;a%}'])
+@pytest.mark.parametrize('copied', ['{% url a < b && c %}', '{%a&eacute;%}', '{%&eacute;a%}'])
 def test_what_is_copied_is_written_as_it_was(copied):
     assert reversed_words(f'a &eacute; {copied} &lt; c') == f'C {copied} &lt; É A'
 

@@ -31,6 +31,9 @@ def kinds(text):
         *['mailto:tom@a.org', 'tel:+33-123', 'tom@a.org', 'example.com', '@tom', '#cats'],
         *['/usr/bin/x', '/etc', '~/x', './x', '../x/y', 'src/a.py'],
         *['C:\\x\\y', 'C:\\Program Files\\x.exe', 'C:/x/y.txt', '\\\\host\\share\\x'],
+        *['100%%', '$NAME', '$user_id', '[[name]]', '«FIELD_1»', '__NAME__', '@@name@@'],
+        *['{#if a}', '{:else}', '\\n', '&amp;', '&#160;', '`git commit -m x`', '--help', '--a-b=c'],
+        *['file.txt', 'my-page.html', '192.168.1.1', '2.0.1', 'v1.2.3', '12.05.2024'],
         *['{first} {last}', '%d/%d', '{name}s', 'user%d', '{a}{b}'],
     ],
 )
@@ -45,7 +48,7 @@ def test_a_placeholder_is_found_within_a_sentence(placeholder):
         "50% of them, 100 % sure, 100%. A 20%-ige Lösung, 5 % d'alcool, 50%d.",
         'and/or km/h TCP/IP he/she/they w/o N/A 24/7 1/2 3/4 12/05/2024 $5/month a/b - / -',
         'I am #1 in C#: see {see below}, at 3:00 (10:30:15) e.g. in the U.S. The end.Then we go.',
-        'Use Node.js @ home; a < b > c, a <= b.',
+        'Use Node.js @ home; a < b > c, a <= b. He said -- well -- no. R&B; AT&T; [1] a_b $20.00',
     ],
 )
 def test_prose_has_no_placeholders(text):

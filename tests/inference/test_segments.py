@@ -6,7 +6,13 @@ import sys
 import pytest
 
 from transformer_jax.errors import UserError
-from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_lines
+from transformer_jax.inference.segments import (
+    SegmentedText,
+    SentenceSplitter,
+    divide_templates,
+    split_lines,
+    split_text,
+)
 
 # What texts of the random tests are made of, many blanks and ends among them.
 PARTS = [
@@ -117,3 +123,38 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setitem(sys.modules, 'sentencex', None)
     with pytest.raises(UserError, match=r"sentencex: pip install -e '\.\[paragraphs\]'\."):
         SentenceSplitter('en')
+
+
+@pytest.mark.parametrize(
+    ('text', 'segments', 'separators'),
+    [
+        ('a', ('a',), ('', '')),
+        ('Hi {% if x %}b{% else %} c{% endif %}, d.', ('Hi', 'b', 'c', 'd.'), None),
+        ('<?php if ($n): ?>a<?php else: ?>b<?php endif; ?>', ('a', 'b'), None),
+        ('{{#if x}}{{ y }}{{/if}}', ('{{ y }}',), None),
+        ('a {% url "x" %} b', ('a {% url "x" %} b',), ('', '')),
+        ('a {{ b }} {c}', ('a {{ b }} {c}',), ('', '')),
+        ('{% else %}', (), ('{% else %}',)),
+    ],
+)
+def test_commands_of_templates_divide_a_text(text, segments, separators):
+    found = divide_templates(split_text(text, None))
+    assert found.segments == segments
+    assert found.join(found.segments) == text
+    assert separators in (None, found.separators)
+
+
+def test_parts_between_commands_are_no_sentences():
+    found = divide_templates(split_text('See {% if x %}a car{% endif %} today.', None))
+    outputs = ['Voir.', 'Une voiture.', "Aujourd'hui."]
+    assert found.join(outputs) == "Voir {% if x %}une voiture{% endif %} aujourd'hui."
+
+
+def test_commands_divide_random_texts_into_what_they_are():
+    dice = random.Random(0)
+    marks = ['{% if x %}', '{% else %}', '{% endif %}', '{{#a}}', '{{/a}}', '<% end %>', '{{ b }}']
+    for _ in range(2_000):
+        text = ''.join(dice.choices([*PARTS, *marks], k=dice.randrange(20)))
+        found = divide_templates(split_lines(text))
+        assert found.join(found.segments) == text
+        assert all(x == x.strip() and x for x in found.segments)

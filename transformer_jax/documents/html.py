@@ -6,6 +6,7 @@ Bergamot, the translator of Firefox: https://github.com/browsermt/bergamot-trans
 """
 
 import html
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,11 +22,11 @@ from transformer_jax.documents.html_tokens import (
     unescaped,
 )
 from transformer_jax.documents.markup import Element, rendered, rendered_parts
-from transformer_jax.documents.paired_marks import MARKS, side
-from transformer_jax.documents.ranges import RangedText
+from transformer_jax.documents.ranges import RangedText, divided
 from transformer_jax.errors import UserError
 from transformer_jax.inference.marked_text import Marks, Piece
 from transformer_jax.inference.outputs import Translation
+from transformer_jax.inference.paired_marks import MARKS, side
 
 _INLINE = frozenset(
     'a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr q s small span '
@@ -305,7 +306,19 @@ class _Parser:
 
     def _end_run(self) -> None:
         if self._pieces or self._begin != self._open:
-            self._parts.append(_Run(RangedText(self._pieces, side), self._begin, self._open))
+            begin, parts = self._begin, [*divided(self._pieces, side)]
+            for part, following in itertools.zip_longest(parts, parts[1:]):
+                if isinstance(part, Piece):
+                    self._parts.append(part.point)
+                    continue
+                if following is None:
+                    end = self._open
+                else:
+                    end = (
+                        part.pieces[-1] if isinstance(following, RangedText) else following
+                    ).marks
+                self._parts.append(_Run(part, begin, end))
+                begin = end
         self._pieces, self._begin, self._opened = [], self._open, {}
 
     def _close(self, mark: int) -> None:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 
 from transformer_jax.documents.archive import Archive, etree
 from transformer_jax.documents.document import go_on, language_tag
-from transformer_jax.documents.paired_marks import MARKS, Side, side
-from transformer_jax.documents.ranges import RangedText
+from transformer_jax.documents.ranges import RangedText, divided
 from transformer_jax.errors import UserError
 from transformer_jax.inference.marked_text import Marks, Piece, common
 from transformer_jax.inference.outputs import Translation
+from transformer_jax.inference.paired_marks import MARKS, Side, side
 
 # How files begin that have a password or the format of old versions.
 _COMPOUND_FILE = b'\xd0\xcf\x11\xe0'
@@ -206,7 +206,7 @@ class DividedText:
         for piece in pieces:
             go_on()
             if piece.point is not None and piece.point.divides:
-                self._parts += [RangedText(part, _side), piece]
+                self._parts += [*divided(part, _side), piece]
                 part = []
             elif piece.point is not None:
                 part.append(piece)
@@ -216,7 +216,7 @@ class DividedText:
                         part.append(Piece('', piece.marks, Point(text)))
                     elif text:
                         part.append(piece._replace(text=text))
-        self._parts.append(RangedText(part, _side))
+        self._parts += divided(part, _side)
         self.texts = [x.text for x in self._parts if isinstance(x, RangedText) and x.has_letters]
 
     def translated(self, outputs: Mapping[str, Translation]) -> list[Piece]:

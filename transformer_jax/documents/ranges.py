@@ -5,12 +5,21 @@ words of a translation from the first to the last that it marks, and those betwe
 """
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transformer_jax.documents.paired_marks import Side, middles, pairs
-from transformer_jax.inference.marked_text import Alignment, MarkedText, Marks, Piece, common
+from transformer_jax.inference.marked_text import (
+    Alignment,
+    MarkedText,
+    Marks,
+    Piece,
+    common,
+    with_whole_placeholders,
+)
+from transformer_jax.inference.paired_marks import Side, as_part, dividing, pairs
 
+_BEFORE_WORDS = re.compile(r'[\s,.;:!?)\]»”]+')
 # Further ranges within one another keep their order, but do not follow their words.
 _MOST_OPEN = 32
 _CLOSING = tuple(',.;:!?)]»”')
@@ -20,13 +29,13 @@ class _Range:
     """A range of words.
 
     Attributes:
-      sides: the places of the pieces that begin and end it; branches may have no such piece.
+      sides: the places of the pieces that begin and end it.
       parent: the range that it may not leave; None if there is none.
       crosses: whether it may leave all ranges in which it begins.
     """
 
-    def __init__(self, begin: int | None, parent: '_Range | None', crosses: bool):
-        self.sides: list[int | None] = [begin, None]
+    def __init__(self, begin: int, parent: '_Range | None', crosses: bool):
+        self.sides = [begin, begin]
         self.parent, self.crosses = parent, crosses
 
 
@@ -54,6 +63,38 @@ class _Side(NamedTuple):
     k: int
 
 
+def divided(
+    pieces: Sequence[Piece], side: Callable[[Any], Side | None]
+) -> Iterator['RangedText | Piece']:
+    """Yield the texts between the marks that divide a text (see `dividing`), and these marks.
+
+    Args:
+      pieces: the parts of a text.
+      side: as for `RangedText`.
+    """
+    places, part = dividing(_sides(pieces, side)), list[Piece]()
+    for k, piece in enumerate(pieces):
+        if k in places:
+            yield RangedText(part, side, is_part=True)
+            yield piece
+            part = []
+        elif k - 1 in places and (found := _BEFORE_WORDS.match(piece.text)):
+            # It goes on with what is before the mark.
+            yield RangedText([piece._replace(text=found[0])], side)
+            part = [piece._replace(text=piece.text[found.end() :])]
+        else:
+            part.append(piece)
+    yield RangedText(part, side, is_part=bool(places))
+
+
+def _sides(pieces: Sequence[Piece], side: Callable[[Any], Side | None]) -> dict[int, Side]:
+    return {
+        k: found
+        for k, piece in enumerate(pieces)
+        if piece.point is not None and (found := side(piece.point)) is not None
+    }
+
+
 class RangedText:
     """A text with marks, some points of which are the sides of ranges, see `MarkedText`.
 
@@ -63,19 +104,22 @@ class RangedText:
       has_letters: whether there is something to translate.
     """
 
-    def __init__(self, pieces: Iterable[Piece], side: Callable[[Any], Side | None]):
+    def __init__(
+        self,
+        pieces: Iterable[Piece],
+        side: Callable[[Any], Side | None],
+        is_part: bool = False,
+    ):
         """Take the parts of a text that is translated as a whole.
 
         Args:
           pieces: the parts.
           side: returns what a point is to a range, None if it is nothing.
+          is_part: whether it is a part of a sentence.
         """
         self.pieces = list(pieces)
-        sides = {
-            k: found
-            for k, piece in enumerate(self.pieces)
-            if piece.point is not None and (found := side(piece.point)) is not None
-        }
+        self._is_part = is_part
+        sides = _sides(self.pieces, side)
         ends = pairs(sides)
         self._divided = _Divided(self.pieces, sides, ends) if ends else None
         self._text = MarkedText(self._divided.of_marks if ends else self.pieces)
@@ -83,13 +127,17 @@ class RangedText:
 
     def translated(self, output: str, alignment: Alignment) -> list[Piece]:
         """Return the translation with its marks and ranges, see `MarkedText.translated`."""
+        if self._is_part:
+            output = as_part(output, self.text)
         if self._divided is None:
             return self._text.translated(output, alignment)
         alignment = [*alignment]
         by_range = MarkedText(self._divided.of_ranges).translated(output, alignment)
         places = _places(self._divided.ranges, by_range)
         found = self._with_sides(self._text.translated(output, alignment), places)
-        return [*itertools.chain.from_iterable(map(self._original, _marked(found, self.pieces)))]
+        begins = {one.sides[0] for one in self._divided.ranges}
+        whole = with_whole_placeholders(_marked(found, self.pieces), self._divided.of_marks, begins)
+        return [*itertools.chain.from_iterable(map(self._original, whole))]
 
     def _with_sides(
         self, pieces: Sequence[Piece], places: Mapping[_Range, tuple[_Place, _Place]]
@@ -99,7 +147,6 @@ class RangedText:
             (place.offset, _Side(place.is_behind, k))
             for found, both in places.items()
             for k, place in zip(found.sides, both, strict=True)
-            if k is not None
         ]
         kept, offset = list[Piece](), 0
         for piece in pieces:
@@ -160,8 +207,6 @@ class _Divided:
         self._stack: list[_Range] = []
         self._crossing: Marks = ()
         self.originals = dict[int, list[Piece]]()
-        branches = {k: x for k, x in middles(sides, ends).items() if k not in without}
-        branch_ends = {k for of_range in branches.values() for k in of_range}
         ends = {k: end for k, end in ends.items() if k not in without}
         by_end = dict[int, _Range]()
         until = -1  # the end of what is glued
@@ -174,14 +219,8 @@ class _Divided:
                 self._add(Piece(' ' * any(x.text for x in pieces[k:until]), piece.marks))
             elif k in ends:
                 by_end[ends[k]] = self._begin(k, sides[k].crosses)
-                if k in branches:
-                    self._begin(None, False)
             elif k in by_end:
                 self._end(by_end[k], k)
-            elif k in branch_ends:
-                self._end(self._stack[-1], k)
-                self._begin(None, False)
-                self._add(Piece(' ', piece.marks))
             elif k <= until:
                 until = max(until, without.get(k, until))
                 of_one.append(piece)
@@ -199,7 +238,7 @@ class _Divided:
         if piece.point is not None and self._stack:
             self.inside[piece.point] = self._stack[-1]
 
-    def _begin(self, k: int | None, crosses: bool) -> _Range:
+    def _begin(self, k: int, crosses: bool) -> _Range:
         parent = self._stack[-1] if self._stack and not crosses else None
         found = _Range(k, parent, crosses)
         self.ranges.append(found)

@@ -9,10 +9,14 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from transformer_jax.inference.placeholders import find_placeholders, without_placeholders
+from transformer_jax.inference.placeholders import (
+    find_placeholders,
+    value_spans,
+    without_placeholders,
+)
 
 # What surrounds a character, the outermost first: elements of HTML, or the format of a document.
 Marks = tuple[Hashable, ...]
@@ -21,7 +25,7 @@ Alignment = Iterable[tuple[int, int]]
 _BLANKS = re.compile(r'\s\s+|[^\S ]')
 _CORE = re.compile(r'\w')
 _CLOSING = re.compile(r'[,.;:!?)\]»”]')
-_WORD = re.compile(r'(\W*+)((?:.*\w)?)(\W*+)', re.DOTALL)
+_WORD = re.compile(r'([^\w{]*+)((?:.*[\w}])?)([^\w}]*+)', re.DOTALL)
 
 
 class Piece(NamedTuple):
@@ -89,7 +93,8 @@ class MarkedText:
         """
         if not self._spans:
             return self.pieces
-        return [*itertools.chain(*self.translated_words(output, alignment))]
+        found = [*itertools.chain(*self.translated_words(output, alignment))]
+        return with_whole_placeholders(found, self.pieces)
 
     def translated_words(self, output: str, alignment: Alignment) -> list[list[Piece]]:
         """Return `translated` for a text with words, divided before the blank of each further word.
@@ -382,6 +387,55 @@ def _lost(words: Sequence[_Word], pieces: Iterable[Piece]) -> list[tuple[int, Pi
                 found.append((s, Piece('', marks)))
                 present.update(marks)
     return found
+
+
+def with_whole_placeholders(
+    pieces: Sequence[Piece], source: Sequence[Piece], begins: Collection[Any] = ()
+) -> list[Piece]:
+    """Return a translation in which no point is in a place for a value, and no mark divides one.
+
+    Args:
+      pieces: the translation.
+      source: the text, in which points and marks may be where they like.
+      begins: the points that move in front of a place; others move behind it.
+    """
+    divided = {text for text, inner in _in_places(source) if len(inner) > 1}
+    found = list[Piece]()
+    for place, inner in _in_places(pieces):
+        if len(inner) == 1 or not place or place in divided:
+            found += inner
+            continue
+        points = [x for x in inner if not x.text]
+        found += (x for x in points if x.point is not None and x.point in begins)
+        found.append(Piece(place, max((x.marks for x in inner if x.text), key=len)))
+        found += (x for x in points if x.point is None or x.point not in begins)
+    return found
+
+
+def _in_places(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[Piece]]]:
+    """Yield each place for a value, and the pieces in it; '' and each piece between two places."""
+    text = ''.join(piece.text for piece in pieces)
+    spans = value_spans(text)[::-1]
+    inner, at = list[Piece](), 0
+    for piece in pieces:
+        if not piece.text:
+            if inner:
+                inner.append(piece)
+            else:
+                yield '', [piece]
+        stop = at + len(piece.text)
+        while at < stop:
+            begin, end = spans[-1] if spans else (len(text),) * 2
+            to = min(end if at >= begin else begin, stop)
+            part, at = piece._replace(text=text[at:to]), to
+            if at <= begin:
+                yield '', [part]
+                continue
+            inner.append(part)
+            if at == end:
+                spans.pop()
+                yield text[begin:end], inner
+                inner = []
 
 
 def common(*marks: Marks) -> Marks:

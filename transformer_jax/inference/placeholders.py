@@ -37,24 +37,34 @@ _NAME = r'[$-]?[\w.\[\]-]{0,64}'
 _PLACEHOLDER = re.compile(
     rf"""
     (?P<sign> \{{%[^{{}}]{{0,99}}%\}} | \{{\#[^{{}}]{{0,99}}\#\}} | <%(?!=)[^<>]{{0,99}}%>
-        | <\?[^<>]{{0,99}}\?> )
+        | <\?[^<>]{{0,99}}\?>
+        | \{{[\#:/@](?:await|catch|each|else|html|if|key|then)\b[^{{}}]{{0,99}}\}}
+        | \\[nrt](?![a-z]) | &(?:[a-zA-Z]{{2,8}}|\#\d{{1,6}}); )
     | (?P<printf>
         %(?:\(\w{{1,64}}\)|<\w{{1,64}}>){_FORMAT}[a-zA-Z]
         | (?<![\d%])%(?:\d{{1,2}}\$)?{_FORMAT}(?:hh?|ll?|[jztLq])?
           (?:[@diouxXeEfFgGcCsSpaA](?![^\W\d_]) | [duf](?=(?:[kKMGT]i?[bB]|ms|px|[smhd])\b))
         | (?<![\w%])%[YmHMBbIyjZ](?![^\W_]) )(?:%%)?
+    | (?P<percent> (?<![\w%.,])\d{{1,9}}(?:[.,]\d{{1,4}})?%% )
     | (?P<field>
         \{{\{{\{{?[^{{}}]{{0,99}}\}}\}}\}}? | <%=[^<>]{{0,99}}%>
         | [$\#%]\{{[^{{}}]{{1,99}}\}}
         | \{{\s?{_NAME}\s?(?:![rsa])?(?:[:,][^{{}}\s]{{0,32}})?\}}
         | \{{\w{{1,64}},\s?(?:number|date|time|ordinal|spellout|duration)(?:,[^{{}}]{{1,40}})?\}}
         | \{{\w{{1,64}},\s?(?:plural|select|selectordinal),(?:[^{{}}]++|\{{[^{{}}]*+\}})*+\}}
-        | (?<![\w%])%[^\W\d][\w.-]{{1,40}}%(?![\w%]) )
+        | (?<![\w%])%[^\W\d][\w.-]{{1,40}}%(?![\w%])
+        | (?<![\w$])\$[A-Za-z_]\w{{1,64}} | \[\[[^\[\]]{{1,99}}\]\] | «[A-Z0-9_]{{2,64}}»
+        | (?<!\w)__\w{{1,64}}__(?!\w) | @@\w{{1,64}}@@ )
     | (?P<name>
         (?<![A-Za-z0-9+.-])(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,20}}://|www\.|(?:mailto|tel|sip|xmpp):){_TAIL}
         | (?<![\w.+-])[\w.+-]{{1,64}}@[\w-]{{1,64}}(?:\.[\w-]{{1,64}})+
         | (?<![\w@.-])(?:[\w-]{{1,63}}\.){{1,8}}(?:com|org|net|edu|gov|info)(?![\w-]|\.\w)
           (?:[/?\#:]{_TAIL})?
+        | (?<![\w@./-])[\w-]{{1,64}}\.(?:csv|docx?|exe|gif|gz|html?|ini|jpe?g|json|log|mp[34]|pdf
+          |png|py|sh|sql|svg|toml|txt|xlsx?|xml|ya?ml|zip)(?![\w-]|\.\w)
+        | (?<![\w.,])v?\d{{1,4}}(?:\.\d{{1,4}}){{2,3}}(?![\w-]|[.,]\d)
+        | (?<![\w-])--[a-z][\w-]{{1,40}}(?:=[\w./-]{{1,64}}(?<=[\w/]))?
+        | `[^`\n]{{1,99}}`
         | (?<![\w/])[@\#][^\W\d][\w.-]*\w
         | (?<![\w/.)\]])(?:(?:~|\.\.?)/(?:[\w.@+-]++/)*+(?:[\w.@+-]*\w)?
           | /(?:[\w.@+-]++/)++(?:[\w.@+-]*\w)?
@@ -66,10 +76,11 @@ _PLACEHOLDER = re.compile(
     """,
     re.VERBOSE,
 )
+_OF_VALUES = ('sign', 'printf', 'percent', 'field')
 # Without any of these there is no placeholder; most texts have none.
-_MAY_BEGIN = re.compile(r'[%{@#/\\<]|\w:[\w+]|\.\w')
+_MAY_BEGIN = re.compile(r'[%{@#/\\<$&`«]|\w:[\w+]|\.\w|\[\[|__|--\w')
 _IS_NUMBER = re.compile(
-    r'%.*[diouxXeEfFgGYmHMIyj]%*|.*:[^}]*[,df%]\}+|.*,\s?number\b.*|'
+    r'\d.*%%|%.*[diouxXeEfFgGYmHMIyj]%*|.*:[^}]*[,df%]\}+|.*,\s?number\b.*|'
     r'\W*(?:\w*[._])?(?:n|num|number|count|total|amount|pages?|year|age|size|percent|seconds'
     r'|minutes|hours|days)\W*',
     re.IGNORECASE | re.DOTALL,
@@ -100,6 +111,13 @@ def find_placeholders(text: str) -> list[Placeholder]:
     return found
 
 
+def value_spans(text: str) -> list[tuple[int, int]]:
+    """Return where each place for a value or command of a template begins and ends."""
+    if not _MAY_BEGIN.search(text):
+        return []
+    return [x.span() for x in _PLACEHOLDER.finditer(text) if x.lastgroup in _OF_VALUES]
+
+
 def without_placeholders(text: str) -> str:
     """Return a text with a blank in the place of each placeholder."""
     parts, end = [], 0
@@ -115,7 +133,7 @@ def _each(text: str) -> Iterator[Placeholder]:
         kind = Kind.NAME
         if match.lastgroup == 'sign':
             kind = Kind.SIGN
-        elif match.lastgroup in ('printf', 'field'):
+        elif match.lastgroup in _OF_VALUES:
             kind = Kind.NUMBER if _IS_NUMBER.fullmatch(match[0]) else Kind.NAME
         elif match.lastgroup == 'path' and not _HAS_ENDING.fullmatch(match[0]):
             continue  # 'and/or', '1/2'

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from transformer_jax.data.language_codes import language_of
 from transformer_jax.errors import UserError
+from transformer_jax.inference.paired_marks import as_part, divided, may_divide
 from transformer_jax.inference.placeholders import find_placeholders
 from transformer_jax.inference.target_languages import tagged
 
@@ -14,6 +15,7 @@ from transformer_jax.inference.target_languages import tagged
 # U+0085, form feed, ...) also occur within sentences, and the command `translate` keeps them there.
 _LINE_ENDS = re.compile('([\r\n]+)')
 _BLANK = re.compile(r'\s')
+_BEFORE_WORDS = re.compile(r'[\s,.;:!?)\]»”]*')
 
 
 class SegmentedText(NamedTuple):
@@ -47,6 +49,8 @@ class SegmentedText(NamedTuple):
         parts = [self.separators[0]]
         for k, (segment, output) in enumerate(zip(self.segments, outputs, strict=True), 1):
             separator = self.separators[k]
+            if may_divide(parts[-1]) or may_divide(separator):
+                output = as_part(output, segment)
             is_glued = k < len(self.segments) and not separator
             if is_glued and _ends_wide(segment) and not _ends_wide(output):
                 separator = ' '
@@ -169,6 +173,28 @@ def split_text(
     else:
         found = SegmentedText((text,), ('', ''))
     return found if divide is None else _with_tags(found, tag, divide)
+
+
+def divide_templates(text: SegmentedText) -> SegmentedText:
+    """Return a text whose segments are divided at commands of templates, see `paired_marks`.
+
+    The commands become separators, together with the punctuation behind them.
+    """
+    segments, tags, separators = list[str](), list[str](), [text.separators[0]]
+    every_tag = text.tags or ('',) * len(text.segments)
+    for segment, tag, after in zip(text.segments, every_tag, text.separators[1:], strict=True):
+        for k, part in enumerate(parts := divided(segment)):
+            begin = _BEFORE_WORDS.match(part).end() if k else 0
+            words = part[begin:].rstrip()
+            if k % 2 or (not any(map(str.isalnum, words)) and len(parts) > 1):
+                separators[-1] += part
+                continue
+            separators[-1] += part[:begin]
+            segments.append(words)
+            tags.append(tag)
+            separators.append(part[begin + len(words) :])
+        separators[-1] += after
+    return SegmentedText(tuple(segments), tuple(separators), text.tags and tuple(tags))
 
 
 def _with_tags(

@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transformer_jax.inference.segments import SegmentedText, SentenceSplitter, split_text
+from transformer_jax.inference.segments import (
+    SegmentedText,
+    SentenceSplitter,
+    divide_templates,
+    split_text,
+)
 from transformer_jax.inference.target_languages import tagged
 from transformer_jax.serving.languages import Pair
 from transformer_jax.translator import Translator
@@ -31,7 +36,7 @@ class TextSplitter:
 
     def __call__(self, text: str) -> SegmentedText:
         """Return the parts of a text; a tag holds for the parts from there on."""
-        whole = split_text(text, self._split, self._tag, self.divide)
+        whole = divide_templates(split_text(text, self._split, self._tag, self.divide))
         segments, tags = list[str](), list[str]()
         separators = [whole.separators[0]]
         for segment, after, tag in zip(

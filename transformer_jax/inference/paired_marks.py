@@ -10,11 +10,19 @@ MARKS = re.compile(
     \{%[^{}]{0,199}%\}
     | \{\{[-~]?\ *(?:[\#^/]|(?:block|define|else|end|if|range|with)\b)[^{}]{0,99}\}\}
     | \{[\#^/][\w.]{1,64}\}
+    | \{[\#:/](?:await|catch|each|else|if|key|then)\b[^{}]{0,99}\}
     | \{(?:block|else|elseif|for|foreach|if|section|while)(?:\s[^{}]{1,99})?\}
     | \*\|(?:IF|ELSE|ELSEIF|END)\b[^|*]{0,99}\|\*
     )""",
     re.VERBOSE,
 )
+# The same and the commands of programs, which are no text in HTML.
+_COMMANDS = re.compile(
+    rf'{MARKS.pattern}|(<%(?!=)[^<>]{{0,199}}%>|<\?(?!=)[^?]{{0,199}}\?>)', re.VERBOSE
+)
+_MAY_DIVIDE = re.compile(r'\{[%{#^/:a-z]|<[%?]|\*\|')
+# Kinds of marks that are commands of a template: what is between them are branches.
+_OF_TEMPLATES = frozenset(['code', 'block', 'double', 'single', 'merge'])
 # What is around the words of a mark, by the kind of the mark.
 _KINDS = tuple(
     (name, re.compile(pattern, re.DOTALL))
@@ -109,22 +117,69 @@ def pairs(sides: Mapping[int, Side]) -> dict[int, int]:
     return found
 
 
-def middles(sides: Mapping[int, Side], ends: Mapping[int, int]) -> dict[int, list[int]]:
-    """Return the places of the marks that divide a range into branches, by the place of its begin.
+def dividing(sides: Mapping[int, Side]) -> set[int]:
+    """Return the places of the marks that divide a text, around what a template may leave out.
+
+    Ranges that such marks divide do so, too.
 
     Args:
       sides: see `pairs`.
-      ends: what `pairs` returns.
     """
-    found = dict[int, list[int]]()
-    stack = list[int]()
-    for place, side in sides.items():
-        if side.crosses:
-            continue
+    ends = {begin: end for begin, end in pairs(sides).items() if not sides[begin].crosses}
+    begins = {end: begin for begin, end in ends.items()}
+    found = {
+        place
+        for place, side in sides.items()
+        if side.kind in _OF_TEMPLATES
+        and (side.is_block or side.role != 'begin' or place in ends)
+        and (side.kind != 'single' or _is_command(sides[begins.get(place, place)]))
+    }
+    divides = [False]  # of each open range, whether there is such a mark within it
+    for place in sides:
         if place in ends:
-            stack.append(place)
-        elif stack and place == ends[stack[-1]]:
-            stack.pop()
-        elif stack and side.role == 'middle' and side.kind == sides[stack[-1]].kind:
-            found.setdefault(stack[-1], []).append(place)
+            divides.append(False)
+        elif place in begins:
+            if divides.pop():
+                found |= {begins[place], place}
+                divides[-1] = True
+        elif place in found:
+            divides[-1] = True
     return found
+
+
+def _is_command(side: Side) -> bool:
+    """Whether a mark in simple braces is a command, and not the place of a format, as in '{#b}'."""
+    return side.is_block or side.role == 'middle' or _BLOCK.match(side.name) is not None
+
+
+def may_divide(text: str) -> bool:
+    """Return whether there may be commands of templates in a text."""
+    return _MAY_DIVIDE.search(text) is not None
+
+
+def divided(text: str) -> list[str]:
+    """Return a text, divided at commands of templates (see `dividing`): text, command, text, ..."""
+    if not may_divide(text):
+        return [text]
+    marks = [*_COMMANDS.finditer(text)]
+    sides = {k: found for k, mark in enumerate(marks) if (found := side(mark[0])) is not None}
+    parts, end = list[str](), 0
+    for k in sorted(dividing(sides)):
+        begin, stop = marks[k].span()
+        parts += text[end:begin], text[begin:stop]
+        end = stop
+    return [*parts, text[end:]]
+
+
+def as_part(output: str, source: str) -> str:
+    """Return the translation of a part of a sentence without what makes it a whole sentence.
+
+    Args:
+      output: the translation.
+      source: the part.
+    """
+    if source and source[-1] not in '.\u3002':
+        output = output.removesuffix('.').removesuffix('\u3002')
+    if source[:1].islower() and output[:1].isupper() and not output[1:2].isupper():
+        output = output[0].lower() + output[1:]
+    return output
