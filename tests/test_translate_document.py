@@ -42,6 +42,7 @@ def test_its_structure_stays(run_command, workdir, translator, folder):
         ('--input=bad.srt --output=b.srt', "bad.srt': these are no subtitles"),
         ('--input=a.srt --output=c.srt', "--output='c.srt' is a folder: name a file."),
         ('--input=a.srt.gz --output=b.srt.gz', "'a.srt.gz' is compressed: unpack it first."),
+        ('--input=a.json', "'a.json' is of a kind that is not read: convert it to .txt or .srt"),
         ('--input=a.vtt', "'a.vtt' is of a kind that is not read: convert it to .txt or .srt"),
     ],
 )

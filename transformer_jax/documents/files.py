@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from transformer_jax.inference.outputs import Translation
 
 _PACKED = ('.gz', '.xz')
-_UNKNOWN = '.vtt .ass .ssa .sbv .pdf .doc .rtf .epub .pptx .xlsx .ods .odp .xhtml .tmx .po'.split()
+_UNKNOWN = (
+    '.vtt .ass .ssa .sbv .sub .pdf .doc .rtf .epub .pptx .xlsx .ods .odp .xhtml .tmx .po .csv .ini '
+    '.json .md .properties .rst .strings .tex .toml .ts .xlf .xliff .xml .yaml .yml'
+).split()
 _BOM = b'\xef\xbb\xbf'
 # Those of https://encoding.spec.whatwg.org that Python has. It has others that are no encodings.
 _ENCODINGS = re.compile(
