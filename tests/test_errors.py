@@ -58,3 +58,7 @@ def test_a_message_keeps_the_start_and_the_end_of_a_very_long_value():
     message = str(UserError(f'--scores={"x" * 100_000}: remove it.'))
     assert message.startswith('--scores=xxx') and message.endswith('xxx: remove it.')
     assert len(message) < 1000
+
+
+def test_a_message_is_one_line_whatever_its_values_are():
+    assert str(UserError('a\nb\x1b[2J\u202e\ud800é')) == 'a\\nb\\x1b[2J\\u202e\\ud800é'

@@ -31,8 +31,11 @@ class UserError(ValueError):
     """
 
     def __str__(self) -> str:
-        """Return the sentence, without the middle of a very long value that it quotes."""
+        """Return the sentence as one line, without the middle of a very long value in it."""
         text = super().__str__()
+        # Values may have characters that turn text around or clear a terminal.
+        if not text.isprintable():
+            text = ''.join(x if x.isprintable() else ascii(x)[1:-1] for x in text)
         return text if len(text) <= _MAX_LENGTH else f'{text[:500]} ... {text[-300:]}'
 
 

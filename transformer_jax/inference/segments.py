@@ -183,10 +183,16 @@ def divide_templates(text: SegmentedText) -> SegmentedText:
     segments, tags, separators = list[str](), list[str](), [text.separators[0]]
     every_tag = text.tags or ('',) * len(text.segments)
     for segment, tag, after in zip(text.segments, every_tag, text.separators[1:], strict=True):
-        for k, part in enumerate(parts := divided(segment)):
+        parts = divided(segment)
+        if len(parts) == 1:
+            segments.append(segment)
+            tags.append(tag)
+            separators.append(after)
+            continue
+        for k, part in enumerate(parts):
             begin = _BEFORE_WORDS.match(part).end() if k else 0
             words = part[begin:].rstrip()
-            if k % 2 or (not any(map(str.isalnum, words)) and len(parts) > 1):
+            if k % 2 or not any(map(str.isalnum, words)):
                 separators[-1] += part
                 continue
             separators[-1] += part[:begin]
