@@ -57,7 +57,7 @@ def main() -> None:
     import jax
 
     from transformer_jax.config.loading import load_config
-    from transformer_jax.model import accelerators
+    from transformer_jax.model.kernels import accelerators
 
     config = load_config(flags.config, overrides)
     # The package asks for the kind of device while it is traced.
@@ -99,7 +99,7 @@ def _step(config, flags, devices, mesh, attention):
     import dataclasses
 
     from transformer_jax.config import MeshConfig
-    from transformer_jax.data.buckets import Bucket
+    from transformer_jax.data.batching.buckets import Bucket
     from transformer_jax.sharding import make_mesh
     from transformer_jax.training.compile import compile_steps
 
@@ -115,12 +115,12 @@ def _search(config, flags, devices, top_k):
     import jax.numpy as jnp
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from transformer_jax.inference import batch_decoder
     from transformer_jax.inference.network import Ensemble
-    from transformer_jax.inference.search_methods import Batch, Sampling, Search
     from transformer_jax.model import Transformer, in_compute_dtype
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
     from transformer_jax.training.initialization import abstract_state
+    from transformer_jax.translating import batch_decoder
+    from transformer_jax.translating.search_methods import Batch, Sampling, Search
 
     mesh, vocab_size = make_mesh(devices=devices), config.data.vocab_size
     ensemble = Ensemble((Transformer(config.model, vocab_size, MeshLayout(mesh)),))

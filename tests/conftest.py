@@ -146,8 +146,8 @@ def translator(workdir):
 @pytest.fixture(scope='session')
 def polyglot(translator):
     """The model of `translator`, with language codes in the places of bytes that no text has."""
-    from transformer_jax.data.table_vocabulary import TableVocabulary
-    from transformer_jax.data.vocabulary_pair import VocabularyPair
+    from transformer_jax.data.vocabulary.table_vocabulary import TableVocabulary
+    from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
     from transformer_jax.translator import Translator
 
     plain = translator.vocabulary.source

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from transformer_jax.errors import UserError
-from transformer_jax.inference.placeholders import find_placeholders
+from transformer_jax.translating.placeholders.patterns import find_placeholders
 from transformer_jax.translator import Attention, Translation
 
 

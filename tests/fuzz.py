@@ -159,7 +159,7 @@ def _work(connection: Connection, folder: Path, seed: int) -> None:
     import jax
 
     from transformer_jax.benchmark import report as benchmark
-    from transformer_jax.data import tfds
+    from transformer_jax.data.corpora import tfds
     from transformer_jax.runtime import program_cache
 
     # The commands of this process share a cache of programs, as if each had opened its own.

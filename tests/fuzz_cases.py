@@ -106,7 +106,7 @@ def make_good_files(run: Callable[[Case], None]) -> None:
     """Make a corpus, a config, a run, averaged weights and a release in the current folder."""
     from tiny_run import config_file, tiny
 
-    from transformer_jax.data.phrasebook import generate
+    from transformer_jax.data.phrasebook.corpus import generate
 
     for name in ('corpus', 'folder'):
         Path(name).mkdir()

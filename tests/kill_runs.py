@@ -22,7 +22,7 @@ from tiny_run import config_file, on_devices, remembered, tiny
 
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import TrainConfig
-from transformer_jax.data import phrasebook
+from transformer_jax.data.phrasebook import corpus as phrasebook
 
 _POLL = 0.002  # seconds
 _LATEST = 240.0  # seconds within which a command without a signal must end

@@ -5,7 +5,7 @@ import zipfile
 
 from fake_translator import upper
 
-from transformer_jax.inference.outputs import Translation
+from transformer_jax.translating.outputs import Translation
 
 _WORD = 'http://schemas.openxmlformats.org/wordprocessingml/2006/main'
 _NAMESPACES = (

@@ -13,7 +13,7 @@ from transformer_jax.config import Config
 from transformer_jax.config.decode import SEARCH_FIELDS
 from transformer_jax.decoding.ensembles import ENSEMBLES
 from transformer_jax.errors import UserError
-from transformer_jax.inference.mbr import METRICS
+from transformer_jax.translating.mbr import METRICS
 
 
 def test_a_failure_of_ours_keeps_its_trace(monkeypatch):

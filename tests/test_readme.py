@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from transformer_jax.benchmark import report
-from transformer_jax.data import phrasebook
+from transformer_jax.data.phrasebook import corpus as phrasebook
 
 REPOSITORY = Path(__file__).parent.parent
 PATHS = [

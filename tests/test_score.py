@@ -11,7 +11,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax import score
-from transformer_jax.inference.scores import Score
+from transformer_jax.forced.scores import Score
 from transformer_jax.runtime.signals import Stopped
 from transformer_jax.translator import Translator
 

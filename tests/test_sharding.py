@@ -16,7 +16,7 @@ from transformer_jax.config import (
     OptimizerConfig,
     VocabSizes,
 )
-from transformer_jax.data.buckets import Bucket
+from transformer_jax.data.batching.buckets import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer, embedder
 from transformer_jax.sharding import (

@@ -4,7 +4,7 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax.errors import UserError
-from transformer_jax.inference.mbr import MbrChooser
+from transformer_jax.translating.mbr import MbrChooser
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 

@@ -10,9 +10,9 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 from tiny_run import TEXTS
 
-from transformer_jax.inference.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.inference.load import TrainedModel
 from transformer_jax.model import shift_right
+from transformer_jax.translating.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.translator import Sampling, Translator
 
 pytestmark = pytest.mark.usefixtures('programs_kept')

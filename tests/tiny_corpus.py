@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_jax.config import DataConfig
-from transformer_jax.data.corpus import open_corpus
+from transformer_jax.data.corpora.corpus import open_corpus
 from transformer_jax.errors import UserError
 
 SPLITS = ('train', 'dev', 'test')

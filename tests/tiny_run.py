@@ -7,10 +7,10 @@ import numpy as np
 
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.config import Config
-from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.batching.plan import BatchPlan
 from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.training import device_batches
-from transformer_jax.training.metrics_writer import read_metrics
+from transformer_jax.training.logs.metrics_writer import read_metrics
 
 # The log interval does not divide the checkpoint interval: a window has to survive a restart.
 TINY = {

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from transformer_jax.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from transformer_jax.data.batching import BatchPlan as BatchPlan
-    from transformer_jax.data.batching import plan_epoch as plan_epoch
-    from transformer_jax.data.buckets import make_buckets as make_buckets
-    from transformer_jax.data.vocabulary import Vocabulary as Vocabulary
+    from transformer_jax.data.batching.buckets import make_buckets as make_buckets
+    from transformer_jax.data.batching.plan import BatchPlan as BatchPlan
+    from transformer_jax.data.batching.plan import plan_epoch as plan_epoch
+    from transformer_jax.data.vocabulary.vocabulary import Vocabulary as Vocabulary
     from transformer_jax.decoding import Hypotheses as Hypotheses
     from transformer_jax.decoding import beam_search as beam_search
     from transformer_jax.decoding import greedy_search as greedy_search
@@ -45,9 +45,9 @@ __version__ = '0.1.0'
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        'transformer_jax.data.batching': ['BatchPlan', 'plan_epoch'],
-        'transformer_jax.data.buckets': ['make_buckets'],
-        'transformer_jax.data.vocabulary': ['Vocabulary'],
+        'transformer_jax.data.batching.plan': ['BatchPlan', 'plan_epoch'],
+        'transformer_jax.data.batching.buckets': ['make_buckets'],
+        'transformer_jax.data.vocabulary.vocabulary': ['Vocabulary'],
         'transformer_jax.decoding': ['Hypotheses', 'beam_search', 'greedy_search', 'sample'],
         'transformer_jax.model': [
             'Decoder',

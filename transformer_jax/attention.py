@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.inference.line_input import FileLines, StdinLines, read_lines
-from transformer_jax.inference.line_output import check_output
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 from transformer_jax.storage.files import atomic_write
+from transformer_jax.terminal.line_input import FileLines, StdinLines, read_lines
+from transformer_jax.terminal.line_output import check_output
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:

@@ -52,30 +52,32 @@ TARGETS = {
         ('dtype',),
     ),
     'huggingface': Kind(
-        'to_huggingface',
+        'huggingface.to_huggingface',
         "a folder for MarianMTModel and MarianTokenizer of Hugging Face's transformers",
         ('dtype',),
     ),
-    'ctranslate2': Kind('to_ctranslate2', 'a folder for CTranslate2', ('quantization',)),
+    'ctranslate2': Kind(
+        'ctranslate2.to_ctranslate2', 'a folder for CTranslate2', ('quantization',)
+    ),
     'argos': Kind(
-        'to_argos',
+        'ctranslate2.to_argos',
         'a package (.argosmodel) for Argos Translate and LibreTranslate',
         ('quantization',),
     ),
     'stablehlo': Kind(
-        'to_stablehlo',
+        'stablehlo.to_stablehlo',
         'programs of encoder and search that need JAX only, to serve',
         ('dtype', 'batch_sizes', 'lengths'),
     ),
 }
 SOURCES = {
     'huggingface': Kind(
-        'from_huggingface',
+        'huggingface.from_huggingface',
         'a folder of a Marian model of Hugging Face, such as those of OPUS-MT, or its name there',
         ('check',),
     ),
     'marian': Kind(
-        'from_marian',
+        'marian.from_marian',
         'a folder with model.npz and decoder.yml of Marian itself',
         ('check',),
     ),

@@ -17,7 +17,7 @@ from transformer_jax.storage.files import atomic_write
 # Importing it takes a second, in which no mistake would be answered.
 if TYPE_CHECKING:
     from transformer_jax.config import Config
-    from transformer_jax.data.corpus_report import CorpusReport
+    from transformer_jax.data.cleaning.corpus_report import CorpusReport
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     if flags.prepare:
         _prepare(config)
         return
-    from transformer_jax.data.corpus_report import report
+    from transformer_jax.data.cleaning.corpus_report import report
 
     found = report(config.data)
     command_line.print_result(str(found))

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
 from transformer_jax.config import DecodeConfig
-from transformer_jax.data.corpus import load_split
+from transformer_jax.data.corpora.corpus import load_split
 from transformer_jax.errors import UserError, figure
-from transformer_jax.inference.bracket_scores import in_words, score_rows
-from transformer_jax.inference.line_input import read_lines
-from transformer_jax.inference.translation_metrics import all_scores, tokenizer
+from transformer_jax.parsing.bracket_scores import in_words, score_rows
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 from transformer_jax.storage.pretrained import model_folder
+from transformer_jax.terminal.line_input import read_lines
+from transformer_jax.translating.translation_metrics import all_scores, tokenizer
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.training.corpus_loss import CorpusLoss
+    from transformer_jax.training.scoring.corpus_loss import CorpusLoss
     from transformer_jax.translator import Sampling, Translator
 
 
@@ -41,8 +41,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _evaluate(flags: Namespace) -> None:
-    from transformer_jax.inference.outputs import warn_of_cut_outputs
-    from transformer_jax.training.corpus_loss import perplexity
+    from transformer_jax.training.scoring.corpus_loss import perplexity
+    from transformer_jax.translating.outputs import warn_of_cut_outputs
     from transformer_jax.translator import Sampling, Translator
 
     texts = None if flags.source is None else _read_files(flags.source, flags.reference)
@@ -106,7 +106,7 @@ def _loss(
       references: their translations.
       limit: tokens to which sources are cut, as in the search; 0 is no limit.
     """
-    from transformer_jax.training.corpus_loss import CorpusLoss, LossEvaluator, perplexity
+    from transformer_jax.training.scoring.corpus_loss import CorpusLoss, LossEvaluator, perplexity
 
     network = translator.network
     if len(network.params) > 1:

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_jax import command_line
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.inference.line_output import check_output
 from transformer_jax.inspection.curves import Run, draw_curves, loss_floor
 from transformer_jax.inspection.figures import save_png
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.storage.workdir import Workdir
-from transformer_jax.training.metrics_writer import read_metrics
+from transformer_jax.terminal.line_output import check_output
+from transformer_jax.training.logs.metrics_writer import read_metrics
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
 from transformer_jax.errors import UserError, figure
-from transformer_jax.inference.line_output import check_output, open_output
-from transformer_jax.inference.pair_input import AlignedPairs, TabbedPairs, split_pairs
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import Stopped, answer_signals
@@ -20,10 +18,12 @@ from transformer_jax.storage.cache import (
     keep_compiled_programs,
 )
 from transformer_jax.storage.files import finite
+from transformer_jax.terminal.line_output import check_output, open_output
+from transformer_jax.terminal.pair_input import AlignedPairs, TabbedPairs, split_pairs
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.inference.scores import Score
+    from transformer_jax.forced.scores import Score
 
 _BAR_FROM = 200  # lines from which a progress bar is shown
 _DECIMALS = 6

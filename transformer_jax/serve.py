@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parser() -> command_line.Parser:
-    from transformer_jax.serving.limits import Limits
+    from transformer_jax.serving.http.limits import Limits
 
     limits = Limits()
     parser = command_line.Parser(
@@ -120,8 +120,8 @@ def _parser() -> command_line.Parser:
 
 
 def _server(flags: Any) -> 'Server':
-    from transformer_jax.serving.access import Access, read_keys
-    from transformer_jax.serving.limits import Limits, check_flags
+    from transformer_jax.serving.http.access import Access, read_keys
+    from transformer_jax.serving.http.limits import Limits, check_flags
 
     check_flags(flags)
     keys = None if flags.api_keys is None else read_keys(flags.api_keys)
@@ -184,7 +184,7 @@ def _config(server: 'Server', flags: Any) -> Any:
     """Return the settings of uvicorn."""
     import uvicorn
 
-    from transformer_jax.serving.connections import Connection, Connections, most_connections
+    from transformer_jax.serving.http.connections import Connection, Connections, most_connections
 
     connections = Connections(most_connections(), proxies=[*map(ip_network, flags.proxy)])
     return uvicorn.Config(
@@ -205,7 +205,7 @@ def _config(server: 'Server', flags: Any) -> Any:
 
 def _bound(host: str, port: int) -> socket.socket:
     """Return a socket that has this address, and does not listen yet."""
-    from transformer_jax.serving.connections import Listener
+    from transformer_jax.serving.http.connections import Listener
 
     bound = None
     try:

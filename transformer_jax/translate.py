@@ -11,15 +11,7 @@ from transformer_jax import command_line
 from transformer_jax.documents.document import TaggedDocument
 from transformer_jax.documents.files import check_name, kind_of, read_document
 from transformer_jax.errors import UserError, figure, user_path
-from transformer_jax.inference.line_input import FileLines, StdinLines
-from transformer_jax.inference.line_output import check_output, open_output
-from transformer_jax.inference.parsing import FORMATS, Parsing
-from transformer_jax.inference.terminal import (
-    MIN_LENGTH,
-    BackgroundCompiler,
-    TerminalLines,
-    TerminalSettings,
-)
+from transformer_jax.parsing.output import FORMATS, Parsing
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.progress import STDERR
@@ -31,6 +23,14 @@ from transformer_jax.storage.cache import (
     keep_compiled_programs,
 )
 from transformer_jax.storage.files import atomic_write
+from transformer_jax.terminal.interactive import (
+    MIN_LENGTH,
+    BackgroundCompiler,
+    TerminalLines,
+    TerminalSettings,
+)
+from transformer_jax.terminal.line_input import FileLines, StdinLines
+from transformer_jax.terminal.line_output import check_output, open_output
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
         with program_cache.use(programs):
             _translate_document(flags, options)
         return
-    from transformer_jax.inference.outputs import warn_of_cut_outputs
+    from transformer_jax.translating.outputs import warn_of_cut_outputs
     from transformer_jax.translator import Translator
 
     with program_cache.use(programs), contextlib.ExitStack() as stack:
@@ -148,7 +148,7 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
     except OSError as error:
         raise UserError(f'{name} cannot be read ({error.strerror}): name another file.') from error
     document = read_document(flags.input, data)
-    from transformer_jax.inference.outputs import warn_of_cut_outputs
+    from transformer_jax.translating.outputs import warn_of_cut_outputs
     from transformer_jax.translator import Translator
 
     keep_compiled_programs(cache_folder())
@@ -281,7 +281,7 @@ def _formatted(
     results: Sequence[Sequence['Translation']], first_line: int, flags: Any
 ) -> list[str]:
     """Return a line for each output, with what else the flags ask for."""
-    from transformer_jax.inference.alignment import pharaoh
+    from transformer_jax.forced.alignment import pharaoh
 
     has_columns = flags.n_best > 1 or flags.scores or flags.align
     written = []

@@ -15,21 +15,21 @@ from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.config.decode import SEARCH_FIELDS
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, did_you_mean
-from transformer_jax.inference.attention_maps import Attention
-from transformer_jax.inference.features import Features
+from transformer_jax.forced.attention_maps import Attention
+from transformer_jax.forced.features import Features
+from transformer_jax.forced.scores import Score, Scorer
 from transformer_jax.inference.load import TrainedModel, load_ensemble, load_trained
-from transformer_jax.inference.masking import MaskingTranslator
 from transformer_jax.inference.network import Network, check_ensemble
-from transformer_jax.inference.outputs import Translation, check_outputs, join
-from transformer_jax.inference.scores import Score, Scorer
-from transformer_jax.inference.search_methods import Sampling
-from transformer_jax.inference.segment_translator import Request, Segment, SegmentTranslator
-from transformer_jax.inference.segments import SentenceSplitter, divide_templates, split_text
-from transformer_jax.inference.texts import as_texts, encode_prefixes
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import data_mesh
+from transformer_jax.translating.outputs import Translation, check_outputs, join
+from transformer_jax.translating.placeholders.masking import MaskingTranslator
+from transformer_jax.translating.search_methods import Sampling
+from transformer_jax.translating.segment_translator import Request, Segment, SegmentTranslator
+from transformer_jax.translating.segments import SentenceSplitter, divide_templates, split_text
+from transformer_jax.translating.texts import as_texts, encode_prefixes
 
 __all__ = [
     'Attention',

@@ -9,7 +9,7 @@ from tiny_run import config_file, tiny
 from transformer_jax.benchmark import measure
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
-from transformer_jax.inference.search_methods import Search
+from transformer_jax.translating.search_methods import Search
 
 
 def test_repeated_makes_the_requested_number_of_calls_and_returns_the_median(monkeypatch):

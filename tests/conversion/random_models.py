@@ -7,9 +7,9 @@ import numpy as np
 
 from transformer_jax.config import Config
 from transformer_jax.conversion.original import Original
-from transformer_jax.data.phrasebook import PhrasebookCorpus
-from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.phrasebook.corpus import PhrasebookCorpus
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.release import Release
 from transformer_jax.storage.workdir import SavedRun

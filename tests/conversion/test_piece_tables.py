@@ -4,7 +4,7 @@ import pytest
 from conversion.random_models import shared
 
 from transformer_jax.conversion.piece_tables import piece_table, read_table
-from transformer_jax.data.table_vocabulary import TableVocabulary
+from transformer_jax.data.vocabulary.table_vocabulary import TableVocabulary
 from transformer_jax.errors import UserError
 
 

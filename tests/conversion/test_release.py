@@ -12,8 +12,8 @@ from tiny_run import TEXTS, tiny
 
 from transformer_jax import convert, evaluate
 from transformer_jax.conversion.release import without_paths, write_release
-from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.model import parameter_shapes

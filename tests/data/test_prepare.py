@@ -50,8 +50,8 @@ def test_a_config_gives_vocabulary_pairs_and_batches(folder):
 def test_the_second_time_everything_comes_from_the_cache(folder, monkeypatch):
     first = prepare(config(folder))
     monkeypatch.setattr(module.Vocabulary, 'train', None)
-    monkeypatch.setattr('transformer_jax.data.token_store.write_store', None)
-    monkeypatch.setattr('transformer_jax.data.held_out.HeldOutCorpus._select', None)
+    monkeypatch.setattr('transformer_jax.data.batching.token_store.write_store', None)
+    monkeypatch.setattr('transformer_jax.data.corpora.held_out.HeldOutCorpus._select', None)
     assert prepare(config(folder)).fingerprint == first.fingerprint
 
 

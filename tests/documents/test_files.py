@@ -5,7 +5,7 @@ from office_files import body_of, word_file
 
 from transformer_jax.documents.files import KINDS, kind_of, read_document
 from transformer_jax.errors import UserError
-from transformer_jax.inference.outputs import Translation
+from transformer_jax.translating.outputs import Translation
 
 
 def upper(name, data):

@@ -10,7 +10,7 @@ from office_files import with_gaps
 
 from transformer_jax.documents.html import HtmlDocument
 from transformer_jax.errors import UserError
-from transformer_jax.inference.outputs import Translation
+from transformer_jax.translating.outputs import Translation
 
 
 def in_order(text, order):

@@ -5,8 +5,8 @@ from growth import is_linear
 from office_files import reversed_words, with_gaps
 
 from transformer_jax.documents.ranges import RangedText
-from transformer_jax.inference.marked_text import Piece
-from transformer_jax.inference.paired_marks import Side
+from transformer_jax.translating.placeholders.marked_text import Piece
+from transformer_jax.translating.placeholders.paired_marks import Side
 
 
 def ranged(source):

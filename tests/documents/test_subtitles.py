@@ -4,7 +4,7 @@ from growth import is_linear
 
 from transformer_jax.documents.subtitles import Subtitles
 from transformer_jax.errors import UserError
-from transformer_jax.inference.outputs import Translation
+from transformer_jax.translating.outputs import Translation
 
 
 def file_of(*contents, pause=0):

@@ -9,8 +9,8 @@ import pytest
 from tiny_run import TEXTS
 
 from transformer_jax.checkpointing.manager import Checkpoints
-from transformer_jax.data import phrasebook
-from transformer_jax.data.vocabulary import Vocabulary
+from transformer_jax.data.phrasebook import corpus as phrasebook
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage.workdir import Workdir

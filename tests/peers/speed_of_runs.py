@@ -27,7 +27,7 @@ import sentencepiece
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from transformer_jax.training.metrics_writer import read_metrics  # noqa: E402
+from transformer_jax.training.logs.metrics_writer import read_metrics  # noqa: E402
 
 DATA = 'multi30k_tok'
 TOKENS_PER_BATCH = 4096

@@ -6,7 +6,8 @@ import pytest
 from peers import marian_folders
 
 from transformer_jax import convert
-from transformer_jax.conversion import from_huggingface, from_marian
+from transformer_jax.conversion.huggingface import from_huggingface
+from transformer_jax.conversion.marian import from_marian
 
 
 def check(module, source, tmp_path):

@@ -19,7 +19,7 @@ from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.signals import RESTART_EXIT_CODE
 from transformer_jax.training import train
-from transformer_jax.training.metrics_writer import read_metrics
+from transformer_jax.training.logs.metrics_writer import read_metrics
 
 # Two processes share the gradient in another order than one.
 TOLERANCE = 1e-4

@@ -4,10 +4,10 @@ import pytest
 from fake_translator import FakeTranslator
 from starlette.testclient import TestClient
 
-from transformer_jax.serving.access import Access
 from transformer_jax.serving.app import Server
 from transformer_jax.serving.batcher import Batcher
-from transformer_jax.serving.limits import Limits
+from transformer_jax.serving.http.access import Access
+from transformer_jax.serving.http.limits import Limits
 from transformer_jax.serving.metrics import Metrics
 
 

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from transformer_jax.documents import html
-from transformer_jax.serving import reception
-from transformer_jax.serving.access import Access, _digest
-from transformer_jax.serving.limits import Limits
+from transformer_jax.serving.http import reception
+from transformer_jax.serving.http.access import Access, _digest
+from transformer_jax.serving.http.limits import Limits
 
 
 def raw_request(client, *messages, path='/translate', headers=()):

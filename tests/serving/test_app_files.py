@@ -1,7 +1,7 @@
 import pytest
 
 from transformer_jax.serving import file_routes
-from transformer_jax.serving.limits import Limits
+from transformer_jax.serving.http.limits import Limits
 
 
 def file_sent(client, name='a.srt', data=b'1\n00:00:00,000 --> 00:00:01,000\na\n\n', **fields):

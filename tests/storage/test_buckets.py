@@ -13,7 +13,7 @@ from tiny_run import tiny
 
 from transformer_jax.checkpointing.dev_scores import DevScores
 from transformer_jax.config import DataConfig
-from transformer_jax.data.corpus import open_corpus
+from transformer_jax.data.corpora.corpus import open_corpus
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage import bucket_lock, buckets

@@ -2,8 +2,8 @@ import itertools
 
 import numpy as np
 
-from transformer_jax.data.batching import BatchPlan
-from transformer_jax.data.token_store import TokenStore, sentences_from
+from transformer_jax.data.batching.plan import BatchPlan
+from transformer_jax.data.batching.token_store import TokenStore, sentences_from
 from transformer_jax.sharding import make_mesh
 from transformer_jax.training.device_batches import device_batches
 

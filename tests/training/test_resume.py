@@ -13,7 +13,7 @@ from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.errors import UserError
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import run, train, trainer
-from transformer_jax.training.metrics_writer import read_metrics
+from transformer_jax.training.logs.metrics_writer import read_metrics
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 ONE_SHAPE = {'num_buckets': 1}  # for models that no other test compiles

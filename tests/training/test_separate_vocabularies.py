@@ -6,10 +6,11 @@ import shutil
 import pytest
 from tiny_run import TEXTS, remembered, stop_at, tiny
 
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.storage.workdir import Workdir
-from transformer_jax.training import resume_checks, train
+from transformer_jax.training import train
+from transformer_jax.training.checks import resume_checks
 from transformer_jax.translator import Translator
 
 pytestmark = pytest.mark.usefixtures('programs_kept')

@@ -8,7 +8,8 @@ from tiny_run import remembered, tiny
 
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.runtime.signals import Stopped, stop_if_requested
-from transformer_jax.training import device_batches, evaluation, loop, train
+from transformer_jax.training import device_batches, loop, train
+from transformer_jax.training.scoring import evaluation
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 

@@ -13,7 +13,7 @@ from transformer_jax.inference.load import load_trained
 from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.storage.workdir import Workdir
 from transformer_jax.training import train, trainer
-from transformer_jax.training.metrics_writer import read_metrics
+from transformer_jax.training.logs.metrics_writer import read_metrics
 
 pytestmark = pytest.mark.usefixtures('programs_kept')
 ONE_SHAPE = {'num_buckets': 1}  # for models that no other test compiles

@@ -25,26 +25,26 @@ from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax.config import Config, VocabSizes
-from transformer_jax.data.batching import BatchPlan
-from transformer_jax.data.buckets import Bucket
-from transformer_jax.data.loader import load_tensorflow, training_batches
-from transformer_jax.data.subword_sampling import SubwordSampler
-from transformer_jax.data.token_store import TokenStore
+from transformer_jax.data.batching.buckets import Bucket
+from transformer_jax.data.batching.loader import load_tensorflow, training_batches
+from transformer_jax.data.batching.plan import BatchPlan
+from transformer_jax.data.batching.subword_sampling import SubwordSampler
+from transformer_jax.data.batching.token_store import TokenStore
 from transformer_jax.errors import UserError
-from transformer_jax.inference.batch_decoder import BatchDecoder
 from transformer_jax.inference.network import Network
-from transformer_jax.inference.search_methods import Search
 from transformer_jax.model import Transformer
 from transformer_jax.model.flops import step_flops
+from transformer_jax.model.kernels.matmul import matmul
 from transformer_jax.model.layers import compute_dtype
-from transformer_jax.model.matmul import matmul
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import shard_whole_batch
 from transformer_jax.storage.cache import keep_compiled_programs
 from transformer_jax.training.compile import CompiledStep, compile_steps
 from transformer_jax.training.device_batches import device_batches
 from transformer_jax.training.initialization import initial_state
-from transformer_jax.training.metrics_writer import read_metrics
+from transformer_jax.training.logs.metrics_writer import read_metrics
+from transformer_jax.translating.batch_decoder import BatchDecoder
+from transformer_jax.translating.search_methods import Search
 
 Numbers = dict[str, Any]
 _EOS = 1  # for random sentences any token but padding will do

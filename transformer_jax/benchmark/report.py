@@ -20,7 +20,7 @@ from transformer_jax.benchmark import measure
 from transformer_jax.benchmark.workload import Workload, make_workload
 from transformer_jax.command_line import print_result
 from transformer_jax.config import Config
-from transformer_jax.data.buckets import Bucket
+from transformer_jax.data.batching.buckets import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_count
 from transformer_jax.model.layers import compute_dtype
@@ -28,8 +28,8 @@ from transformer_jax.runtime.memory import device_memory
 from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 from transformer_jax.storage.files import finite
+from transformer_jax.training.checks.preflight import shapes_table
 from transformer_jax.training.compile import CompiledStep, compile_steps
-from transformer_jax.training.preflight import shapes_table
 
 _SECONDS = 5.0  # for each figure, unless the smallest number of repetitions takes longer
 _ROWS = (1, 16, 64, 256)  # sentences decoded together, up to the most that translating takes

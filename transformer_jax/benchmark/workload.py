@@ -6,12 +6,12 @@ import jax
 import numpy as np
 
 from transformer_jax.config import Config, VocabSizes
-from transformer_jax.data.batching import BatchPlan
+from transformer_jax.data.batching.plan import BatchPlan
+from transformer_jax.data.batching.subword_sampling import SubwordSampler
+from transformer_jax.data.batching.token_store import TokenStore, sentences_from
 from transformer_jax.data.prepare import prepare
-from transformer_jax.data.subword_sampling import SubwordSampler
-from transformer_jax.data.token_store import TokenStore, sentences_from
 from transformer_jax.sharding import make_mesh
-from transformer_jax.training import resume_checks
+from transformer_jax.training.checks import resume_checks
 
 _SENTENCES = 1024  # to decode
 

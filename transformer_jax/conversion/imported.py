@@ -11,10 +11,10 @@ import numpy as np
 from flax import traverse_util
 
 from transformer_jax.config import Config, DataConfig, DecodeConfig, ModelConfig
-from transformer_jax.conversion.marian_layers import Place, last_norm_places, layer_places
+from transformer_jax.conversion.marian.layers import Place, last_norm_places, layer_places
 from transformer_jax.conversion.piece_tables import Side
 from transformer_jax.conversion.release import write_release
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, listing, shown
 from transformer_jax.inference.load import named_parameters
 from transformer_jax.model import parameter_shapes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer_jax.config import Config
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained
 from transformer_jax.storage.pretrained import model_folder
 from transformer_jax.storage.release import Release, read_release

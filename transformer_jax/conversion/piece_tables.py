@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.data.sentencepiece_model import open_model
-from transformer_jax.data.table_vocabulary import EOS, PAD, UNKNOWN, TableVocabulary
-from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.sentencepiece_model import open_model
+from transformer_jax.data.vocabulary.table_vocabulary import EOS, PAD, UNKNOWN, TableVocabulary
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line, shown
 from transformer_jax.storage.files import read_json, read_regular
 

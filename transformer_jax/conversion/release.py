@@ -10,8 +10,8 @@ import numpy as np
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.conversion.card import model_card
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.report import write_report
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.conversion.parity.report import write_report
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS, Release, write_config

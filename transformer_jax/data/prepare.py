@@ -12,16 +12,16 @@ import numpy as np
 
 from transformer_jax.config import DataConfig
 from transformer_jax.config.mixture import MixStage
-from transformer_jax.data.augment import Augmentation, RespeltCorpus, read_augment
-from transformer_jax.data.batching import BatchPlan, Stage
-from transformer_jax.data.buckets import LengthCounts
-from transformer_jax.data.corpus import Corpus, open_corpus
-from transformer_jax.data.mixture import MixedCorpus
-from transformer_jax.data.order import MixedOrder
-from transformer_jax.data.subword_sampling import SubwordSampler
-from transformer_jax.data.token_store import TokenStore, cached_store
-from transformer_jax.data.vocabulary import Vocabulary
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.batching.buckets import LengthCounts
+from transformer_jax.data.batching.order import MixedOrder
+from transformer_jax.data.batching.plan import BatchPlan, Stage
+from transformer_jax.data.batching.subword_sampling import SubwordSampler
+from transformer_jax.data.batching.token_store import TokenStore, cached_store
+from transformer_jax.data.cleaning.augment import Augmentation, RespeltCorpus, read_augment
+from transformer_jax.data.corpora.corpus import Corpus, open_corpus
+from transformer_jax.data.corpora.mixture import MixedCorpus
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.storage.buckets import shared_entry
 from transformer_jax.storage.cache import (

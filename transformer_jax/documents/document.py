@@ -9,11 +9,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from transformer_jax.errors import UserError, first_line
-from transformer_jax.inference.target_languages import tagged
+from transformer_jax.translating.target_languages import tagged
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.inference.outputs import Translation
+    from transformer_jax.translating.outputs import Translation
 
 _logger = logging.getLogger('transformer_jax')
 _ended: ContextVar[threading.Event | None] = ContextVar('ended', default=None)

@@ -9,7 +9,7 @@ from transformer_jax.errors import UserError, shown
 
 # Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.inference.outputs import Translation
+    from transformer_jax.translating.outputs import Translation
 
 _PACKED = ('.gz', '.xz')
 _UNKNOWN = (
@@ -103,13 +103,13 @@ def _html(data: bytes) -> Document:
 
 
 def _word(data: bytes) -> Document:
-    from transformer_jax.documents.word import WordDocument
+    from transformer_jax.documents.office.word import WordDocument
 
     return FileDocument(WordDocument(data), bytes)
 
 
 def _open_document(data: bytes) -> Document:
-    from transformer_jax.documents.opendocument import OpenDocument
+    from transformer_jax.documents.office.opendocument import OpenDocument
 
     return FileDocument(OpenDocument(data), bytes)
 

@@ -24,9 +24,9 @@ from transformer_jax.documents.html_tokens import (
 from transformer_jax.documents.markup import Element, rendered, rendered_parts
 from transformer_jax.documents.ranges import RangedText, divided
 from transformer_jax.errors import UserError
-from transformer_jax.inference.marked_text import Marks, Piece
-from transformer_jax.inference.outputs import Translation
-from transformer_jax.inference.paired_marks import MARKS, side
+from transformer_jax.translating.outputs import Translation
+from transformer_jax.translating.placeholders.marked_text import Marks, Piece
+from transformer_jax.translating.placeholders.paired_marks import MARKS, side
 
 _INLINE = frozenset(
     'a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr q s small span '

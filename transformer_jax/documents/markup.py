@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from transformer_jax.inference.marked_text import Marks, Piece, common
+from transformer_jax.translating.placeholders.marked_text import Marks, Piece, common
 
 
 class Element(NamedTuple):

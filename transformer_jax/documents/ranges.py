@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transformer_jax.inference.marked_text import (
+from transformer_jax.translating.placeholders.marked_text import (
     Alignment,
     MarkedText,
     Marks,
@@ -17,7 +17,7 @@ from transformer_jax.inference.marked_text import (
     common,
     with_whole_placeholders,
 )
-from transformer_jax.inference.paired_marks import Side, as_part, dividing, pairs
+from transformer_jax.translating.placeholders.paired_marks import Side, as_part, dividing, pairs
 
 _BEFORE_WORDS = re.compile(r'[\s,.;:!?)\]»”]+')
 # Further ranges within one another keep their order, but do not follow their words.

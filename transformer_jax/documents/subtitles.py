@@ -27,8 +27,8 @@ from transformer_jax.documents.subtitle_tags import (
     unescaped,
 )
 from transformer_jax.errors import UserError, shown
-from transformer_jax.inference.marked_text import MarkedText, Marks, Piece
-from transformer_jax.inference.outputs import Translation
+from transformer_jax.translating.outputs import Translation
+from transformer_jax.translating.placeholders.marked_text import MarkedText, Marks, Piece
 
 # Files come from people who may mean harm. The time of these expressions is linear in a text.
 _SIGN = '[,.:，．。：]'

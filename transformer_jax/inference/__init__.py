@@ -1,1 +1,1 @@
-"""Translation with a trained model: loading, lines in and out, decoding in batches, scores."""
+"""Trained models on their devices."""

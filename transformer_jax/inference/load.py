@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from transformer_jax.config import Config, ModelConfig, VocabSizes
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.pretrained import another_model, model_folder

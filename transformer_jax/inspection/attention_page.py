@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_jax.inference.attention_maps import Attention
+from transformer_jax.forced.attention_maps import Attention
 from transformer_jax.storage.files import finite
 
 _FOLDER = Path(__file__).parent

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from transformer_jax.inference.attention_maps import Attention
+from transformer_jax.forced.attention_maps import Attention
 from transformer_jax.inspection.figures import new_figure
 
 if TYPE_CHECKING:

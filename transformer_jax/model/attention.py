@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from transformer_jax.model.accelerators import cudnn_attention
 from transformer_jax.model.dropout import Dropout
+from transformer_jax.model.kernels.accelerators import cudnn_attention
+from transformer_jax.model.kernels.matmul import add_bias, float32_einsum, project
+from transformer_jax.model.kernels.platform import target_platform
 from transformer_jax.model.kv_cache import KVCache
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import add_bias, float32_einsum, project
-from transformer_jax.model.platform import target_platform
 
 # Each projection is one matrix [D, N·H], so the fan of a head is the model's (section 3.2.2).
 _glorot = functools.partial(

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import export, lax
 
-from transformer_jax.model.accelerators import deterministic_lookup
+from transformer_jax.model.kernels.accelerators import deterministic_lookup
+from transformer_jax.model.kernels.matmul import matmul
+from transformer_jax.model.kernels.platform import target_platform
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import matmul
-from transformer_jax.model.platform import target_platform
 
 
 def embedding_lookup(table: jax.Array, indices: jax.Array) -> jax.Array:

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer_jax.config import ModelConfig
-from transformer_jax.model.accelerators import attention_implementation
 from transformer_jax.model.attention import MultiHeadAttention, checked_mask
 from transformer_jax.model.dropout import Dropout
+from transformer_jax.model.kernels.accelerators import attention_implementation
+from transformer_jax.model.kernels.matmul import add_bias, project
+from transformer_jax.model.kernels.platform import target_platform
 from transformer_jax.model.kv_cache import KVCache
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.matmul import add_bias, project
-from transformer_jax.model.platform import target_platform
 
 _ACTIVATIONS = {
     'relu': nn.relu,

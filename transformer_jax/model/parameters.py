@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from transformer_jax.config import ModelConfig, VocabSizes
+from transformer_jax.model.kernels.matmul import KERNELS, prefers_transposed
 from transformer_jax.model.layers import compute_dtype
-from transformer_jax.model.matmul import KERNELS, prefers_transposed
 from transformer_jax.model.transformer import Transformer
 
 

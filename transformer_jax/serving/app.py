@@ -18,30 +18,30 @@ from starlette.routing import Route
 from transformer_jax.documents.document import Document, PlainText, TaggedDocument
 from transformer_jax.documents.html import HtmlDocument
 from transformer_jax.errors import UserError
-from transformer_jax.inference.outputs import Translation, join
-from transformer_jax.inference.segments import SegmentedText
 from transformer_jax.inspection.attention_page import attention_page
-from transformer_jax.serving.access import Access
 from transformer_jax.serving.batcher import LENGTHS, Batcher, Job, QueueFull
-from transformer_jax.serving.clients import client_of
-from transformer_jax.serving.edge import Edge
 from transformer_jax.serving.file_routes import FileRoutes
-from transformer_jax.serving.information import information_routes
-from transformer_jax.serving.languages import Detected, Languages, Pair
-from transformer_jax.serving.limits import Limits
-from transformer_jax.serving.metrics import Metrics
-from transformer_jax.serving.page import ONE_PAGE_HEADERS, page_routes
-from transformer_jax.serving.reception import Reception
-from transformer_jax.serving.requests import (
+from transformer_jax.serving.http.access import Access
+from transformer_jax.serving.http.clients import client_of
+from transformer_jax.serving.http.edge import Edge
+from transformer_jax.serving.http.limits import Limits
+from transformer_jax.serving.http.reception import Reception
+from transformer_jax.serving.http.requests import (
     Invalid,
     TranslateRequest,
     languages_of,
     texts_of,
     translate_request,
 )
-from transformer_jax.serving.sites import Sites
+from transformer_jax.serving.http.sites import Sites
+from transformer_jax.serving.http.waiting import while_waited_for
+from transformer_jax.serving.information import information_routes
+from transformer_jax.serving.languages import Detected, Languages, Pair
+from transformer_jax.serving.metrics import Metrics
+from transformer_jax.serving.pages.page import ONE_PAGE_HEADERS, page_routes
 from transformer_jax.serving.texts import TextSplitter
-from transformer_jax.serving.waiting import while_waited_for
+from transformer_jax.translating.outputs import Translation, join
+from transformer_jax.translating.segments import SegmentedText
 
 _MOST_SHOWN = 8  # sentences on a page of attention
 _SHORT = 1000  # characters for which a thread costs more than the work

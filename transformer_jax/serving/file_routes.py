@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 
 from transformer_jax.documents.files import kind_of
 from transformer_jax.serving.downloads import Downloads
-from transformer_jax.serving.requests import document_of, languages_of
-from transformer_jax.serving.waiting import while_waited_for
+from transformer_jax.serving.http.requests import document_of, languages_of
+from transformer_jax.serving.http.waiting import while_waited_for
 
 if TYPE_CHECKING:
     from transformer_jax.serving.app import Server

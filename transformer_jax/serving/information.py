@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from transformer_jax.serving.docs_page import docs_page
 from transformer_jax.serving.metrics import CONTENT_TYPE
-from transformer_jax.serving.openapi import document
-from transformer_jax.serving.page import HEADERS
+from transformer_jax.serving.pages.docs_page import docs_page
+from transformer_jax.serving.pages.openapi import document
+from transformer_jax.serving.pages.page import HEADERS
 from transformer_jax.serving.settings import settings
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from transformer_jax.documents.files import KINDS
-from transformer_jax.serving.access import Access
+from transformer_jax.serving.http.access import Access
+from transformer_jax.serving.http.limits import Limits
+from transformer_jax.serving.http.requests import FORMATS
 from transformer_jax.serving.languages import Languages, language_name
-from transformer_jax.serving.limits import Limits
-from transformer_jax.serving.requests import FORMATS
 
 
 def settings(languages: Languages, limits: Limits, access: Access) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transformer_jax.inference.segments import (
+from transformer_jax.serving.languages import Pair
+from transformer_jax.translating.segments import (
     SegmentedText,
     SentenceSplitter,
     divide_templates,
     split_text,
 )
-from transformer_jax.inference.target_languages import tagged
-from transformer_jax.serving.languages import Pair
+from transformer_jax.translating.target_languages import tagged
 from transformer_jax.translator import Translator
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax.config import Config, VocabSizes
-from transformer_jax.data.buckets import Bucket
+from transformer_jax.data.batching.buckets import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.model.flops import step_flops

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax.data.batching import BatchPlan
-from transformer_jax.data.buckets import Bucket
-from transformer_jax.data.loader import training_batches
-from transformer_jax.data.subword_sampling import SubwordSampler
-from transformer_jax.data.token_store import TokenStore
+from transformer_jax.data.batching.buckets import Bucket
+from transformer_jax.data.batching.loader import training_batches
+from transformer_jax.data.batching.plan import BatchPlan
+from transformer_jax.data.batching.subword_sampling import SubwordSampler
+from transformer_jax.data.batching.token_store import TokenStore
 from transformer_jax.sharding import local_rows, shard_batch
 
 

@@ -4,18 +4,18 @@ import logging
 from collections.abc import Mapping
 
 from transformer_jax.checkpointing.dev_scores import quality
-from transformer_jax.data.buckets import Bucket
+from transformer_jax.data.batching.buckets import Bucket
 from transformer_jax.errors import figure
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.runtime.signals import Stopped
+from transformer_jax.training.checks.nonfinite import check_finite
 from transformer_jax.training.compile import CompiledStep
 from transformer_jax.training.device_batches import device_batches
-from transformer_jax.training.evaluation import is_due, out_of_patience
-from transformer_jax.training.nonfinite import check_finite
+from transformer_jax.training.logs.train_log import TrainLog
 from transformer_jax.training.run import Run
+from transformer_jax.training.scoring.evaluation import is_due, out_of_patience
 from transformer_jax.training.state import TrainState
-from transformer_jax.training.train_log import TrainLog
 
 _logger = logging.getLogger('transformer_jax')
 

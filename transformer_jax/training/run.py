@@ -15,13 +15,13 @@ from transformer_jax.runtime import processes
 from transformer_jax.runtime.compile_counter import CompileCounter
 from transformer_jax.runtime.signals import StopSignals
 from transformer_jax.storage.workdir import SavedRun, Workdir
-from transformer_jax.training.evaluation import Evaluator
 from transformer_jax.training.initialization import abstract_state, initial_state
-from transformer_jax.training.metrics_writer import MetricsWriter
+from transformer_jax.training.logs.metrics_writer import MetricsWriter
+from transformer_jax.training.logs.trackers import SafeTracker
+from transformer_jax.training.logs.train_log import with_empty_window
 from transformer_jax.training.optimizer import make_schedule
+from transformer_jax.training.scoring.evaluation import Evaluator
 from transformer_jax.training.state import TrainState, with_weights
-from transformer_jax.training.trackers import SafeTracker
-from transformer_jax.training.train_log import with_empty_window
 
 _logger = logging.getLogger('transformer_jax')
 

@@ -8,7 +8,7 @@ from typing import Any
 from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.config import Config
 from transformer_jax.data.prepare import Data, prepare
-from transformer_jax.data.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.memory import device_memory
@@ -16,14 +16,14 @@ from transformer_jax.runtime.signals import Stopped, StopSignals
 from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.bucket_workdir import open_workdir
 from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
-from transformer_jax.training import resume_checks
-from transformer_jax.training.evaluation import out_of_patience, score_test
+from transformer_jax.training.checks import resume_checks
+from transformer_jax.training.checks.preflight import log_summary, preflight
 from transformer_jax.training.initialization import abstract_state, check_state_fits
+from transformer_jax.training.logs.trackers import check_installed
 from transformer_jax.training.loop import evaluate_if_due, fit
-from transformer_jax.training.preflight import log_summary, preflight
 from transformer_jax.training.run import Run, open_run
+from transformer_jax.training.scoring.evaluation import out_of_patience, score_test
 from transformer_jax.training.state import TrainState
-from transformer_jax.training.trackers import check_installed
 
 _logger = logging.getLogger('transformer_jax')
 

@@ -1,0 +1,1 @@
+"""To CTranslate2, and to Argos Translate, which uses it."""

@@ -1,0 +1,368 @@
+"""Writes a trained model as a CTranslate2 model, by CTranslate2's own specification of layers."""
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from transformer_jax.config import Config, ModelConfig
+from transformer_jax.conversion.exported import check_heads, write_readme
+from transformer_jax.conversion.matrices import (
+    Linear,
+    attention_linear,
+    concatenated,
+    dense_linear,
+)
+from transformer_jax.conversion.original import Original
+from transformer_jax.conversion.parity.export_gate import Agreement, Report
+from transformer_jax.conversion.parity.reference import log_probs_without_padding
+from transformer_jax.conversion.piece_tables import piece_table
+from transformer_jax.data.vocabulary.table_vocabulary import EOS, PAD, UNKNOWN
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
+from transformer_jax.errors import UserError
+from transformer_jax.model import sinusoidal_positions
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+
+# CTranslate2 cannot continue beyond the positions that are written out.
+_POSITIONS = 2048
+# Never chosen, and finite in all types.
+_NEVER = -30_000.0
+
+
+def export(original: Original, folder: Path, *, quantization: str = 'float32') -> str:
+    """Write a CTranslate2 model with its vocabulary, and compare it with ours.
+
+    Args:
+      original: the model.
+      folder: an empty folder.
+      quantization: the type in which weights are stored, see --quantization.
+
+    Returns:
+      What was found, for people.
+
+    Raises:
+      UserError: if CTranslate2 is not installed or cannot express the model.
+      RuntimeError: if CTranslate2 computes something else.
+    """
+    check_ctranslate2(original.config, '--to=ctranslate2')
+    report = Report('ctranslate2', ctranslate2_notes(original.config))
+    write_ctranslate2(original, folder, quantization, report)
+    names = vocabulary_files(original.vocabulary)
+    for name, side in names.items():
+        (folder / name).write_bytes(side.model)
+    write_readme(original, folder, _use(original, [*names]))
+    report.write(folder)
+    return report.text()
+
+
+def write_ctranslate2(
+    original: Original,
+    folder: Path,
+    quantization: str,
+    report: Report,
+    peer: type['CTranslate2Peer'] | None = None,
+) -> None:
+    """Write what CTranslate2 itself loads, after float32 weights have passed the gate.
+
+    Args:
+      original: the model, which `check_ctranslate2` accepts.
+      folder: an empty folder.
+      quantization: as for `export`.
+      report: gets what was compared.
+      peer: loads the model to compare it; None for `CTranslate2Peer`.
+    """
+    peer = peer or CTranslate2Peer
+    agreement = Agreement(original)
+    if quantization == 'float32':
+        save_ctranslate2(original, folder)
+        report.check(agreement, peer(original, folder))
+        return
+    with tempfile.TemporaryDirectory() as unquantized:
+        save_ctranslate2(original, Path(unquantized))
+        before = peer(original, Path(unquantized))
+        report.check(agreement, before)
+    save_ctranslate2(original, folder, quantization)
+    report.check_quantized(agreement, before, peer(original, folder), quantization)
+
+
+def save_ctranslate2(original: Original, folder: Path, quantization: str = 'float32') -> None:
+    """Write model.bin, config.json and the tables of pieces."""
+    spec = ctranslate2_spec(original)
+    spec.validate()
+    if 'bfloat16' in quantization:
+        _round_to_bfloat16(spec, all_arrays=quantization == 'bfloat16')
+    spec.optimize(None if quantization == 'float32' else quantization)
+    spec.save(str(folder))
+
+
+def check_ctranslate2(config: Config, flag: str) -> None:
+    """Raise UserError if CTranslate2 is not installed or cannot express a model."""
+    try:
+        import ctranslate2  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"{flag} needs CTranslate2: pip install 'transformer_jax[ctranslate2]'."
+        ) from error
+    check_heads(config.model, 'CTranslate2')
+
+
+def ctranslate2_notes(config: Config) -> list[str]:
+    """Return what CTranslate2 does otherwise, a sentence each."""
+    decode, notes = config.decode, []
+    if decode.length_norm == 'gnmt' and decode.length_penalty and decode.beam_size > 1:
+        notes.append(
+            f'CTranslate2 ranks the outputs of beam search by log-probability / length^a and not '
+            f'by / ((5 + length) / 6)^{decode.length_penalty:g}, so outputs of beam search can '
+            'differ; those of greedy search do not.'
+        )
+    heads = decode.heads()
+    if heads != tuple(range(len(heads))):
+        notes.append(
+            f'CTranslate2 takes alignments from the first heads of a layer, and not from those of '
+            f'decode.alignment_heads={decode.alignment_heads!r}: all heads are used there.'
+        )
+    return notes
+
+
+def vocabulary_files(vocabulary: VocabularyPair) -> dict[str, Vocabulary]:
+    """Return the name of each SentencePiece file and the side of the vocabulary it is of."""
+    if vocabulary.source.model == vocabulary.target.model:
+        return {'vocabulary.model': vocabulary.source}
+    return {'source.model': vocabulary.source, 'target.model': vocabulary.target}
+
+
+def ctranslate2_spec(original: Original) -> 'TransformerSpec':
+    """Return CTranslate2's specification of a model, with float32 arrays.
+
+    Args:
+      original: the model, which `check_ctranslate2` accepts.
+    """
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+
+    config, params = original.config.model, original.params
+    source, target = original.vocabulary.source, original.vocabulary.target
+    activations = {
+        'relu': Activation.RELU,
+        'gelu': Activation.GELU,
+        'quick_gelu': Activation.GELUSigmoid,
+        'swish': Activation.SWISH,
+    }
+    layer, heads = _alignment(original.config)
+    spec = TransformerSpec.from_config(
+        config.num_layers,
+        config.num_heads,
+        pre_norm=config.norm == 'pre',
+        activation=activations[config.activation],
+        alignment_layer=layer,
+        alignment_heads=heads,
+    )
+    for side in ('encoder', 'decoder'):
+        stack, weights = getattr(spec, side), params[side]
+        stack.position_encodings.encodings = _positions(config, weights)
+        if config.norm == 'pre':
+            _set_norm(stack.layer_norm, weights)
+        for index, of_layer in enumerate(stack.layer):
+            _set_layer(of_layer, weights[f'layer_{index}'])
+    # Copies, because CTranslate2 quantizes in place.
+    embedding_VD = np.array(params['embedding'])
+    spec.decoder.embeddings.weight = embedding_VD
+    spec.encoder.embeddings[0].weight = np.array(params.get('source_embedding', embedding_VD))
+    output_VD = np.array(params.get('output_embedding', embedding_VD))
+    bias_V = np.array(params.get('output_bias', np.zeros(target.size, np.float32)))
+    bias_V[Vocabulary.pad_id] = _NEVER
+    _set_linear(spec.decoder.projection, Linear(output_VD, bias_V))
+    spec.decoder.start_from_zero_embedding = config.decoder_start == 'zero'
+
+    spec.register_source_vocabulary(piece_table(source))
+    spec.register_target_vocabulary(piece_table(target))
+    spec.config.bos_token = spec.config.decoder_start_token = PAD
+    spec.config.eos_token = EOS
+    spec.config.unk_token = UNKNOWN
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    return spec
+
+
+def _alignment(config: Config) -> tuple[int, int]:
+    """Return CTranslate2's index of the layer and number of heads, 0 for all, of alignments."""
+    layers = config.model.num_layers
+    layer = config.decode.alignment_layer or max(1, layers - 1)
+    heads = config.decode.heads()
+    # It takes the mean of the first heads.
+    return layer - 1, len(heads) if heads == tuple(range(len(heads))) else 0
+
+
+def _positions(config: ModelConfig, weights: Any) -> np.ndarray:
+    """Return the table [P, D] of the positions."""
+    if config.positions == 'learned':
+        return np.array(weights['positions']['table'])
+    if config.positions == 'none':
+        return np.zeros((_POSITIONS, config.d_model), np.float32)
+    table_PD = sinusoidal_positions(
+        jnp.arange(_POSITIONS),
+        config.d_model,
+        halves=config.positions != 'sinusoidal',
+        inclusive=config.positions == 'sinusoidal_marian',
+    )
+    return np.array(table_PD)
+
+
+def _set_layer(spec: Any, layer: Any) -> None:
+    """Fill an encoder or decoder layer."""
+    _set_attention(spec.self_attention, layer, 'self_attention')
+    if 'cross_attention' in layer:
+        _set_attention(spec.attention, layer, 'cross_attention')
+    _set_norm(spec.ffn.layer_norm, layer['feed_forward_residual'])
+    _set_linear(spec.ffn.linear_0, dense_linear(layer['feed_forward']['inner']))
+    _set_linear(spec.ffn.linear_1, dense_linear(layer['feed_forward']['outer']))
+
+
+def _set_attention(spec: Any, layer: Any, name: str) -> None:
+    query, key, value, output = (
+        attention_linear(layer[name], part) for part in ('query', 'key', 'value', 'output')
+    )
+    # What has the same input is one matrix.
+    if name == 'self_attention':
+        layers = [concatenated(query, key, value), output]
+    else:
+        layers = [query, concatenated(key, value), output]
+    for linear, of_linear in zip(spec.linear, layers, strict=True):
+        _set_linear(linear, of_linear)
+    _set_norm(spec.layer_norm, layer[f'{name}_residual'])
+
+
+def _set_linear(spec: Any, linear: Linear) -> None:
+    spec.weight = linear.weight
+    if linear.bias is not None:
+        spec.bias = linear.bias
+
+
+def _set_norm(spec: Any, residual: Any) -> None:
+    norm = residual['norm']
+    spec.gamma, spec.beta = np.array(norm['scale']), np.array(norm['bias'])
+
+
+def _round_to_bfloat16(spec: 'TransformerSpec', *, all_arrays: bool) -> None:
+    """Round arrays to bfloat16 here, because CTranslate2 needs PyTorch to do so.
+
+    Args:
+      spec: a specification that is validated.
+      all_arrays: whether to include the matrices, which CTranslate2 can quantize instead.
+    """
+    from ctranslate2.specs.model_spec import NumpyVariable, visit_spec
+
+    def round_array(part: Any, name: str, value: Any) -> None:
+        name = name.split('/')[-1]
+        if not isinstance(value, NumpyVariable) or value.dtype != 'float32' or value.is_scalar():
+            return
+        if all_arrays or not hasattr(part, f'{name}_scale'):
+            setattr(part, name, NumpyVariable(value.numpy().astype(ml_dtypes.bfloat16)))
+
+    visit_spec(spec, round_array)
+
+
+class CTranslate2Peer:
+    """CTranslate2 with an exported model; see `export_gate.Peer`.
+
+    Attributes:
+      name: name and version.
+      compared: what `values` returns, in words.
+      is_relative: differences count in nats.
+      compute_type: type in which this machine computes.
+    """
+
+    compared = 'log-probabilities per token, without padding,'
+    is_relative = False
+
+    def __init__(self, original: Original, folder: Path):
+        """Load the model from its folder."""
+        import ctranslate2
+
+        self.name = f'CTranslate2 {ctranslate2.__version__}'
+        level = ctranslate2.get_log_level()
+        # It would warn of types that this machine does not compute in; the report says so.
+        ctranslate2.set_log_level(logging.ERROR)
+        self._translator = ctranslate2.Translator(str(folder), device='cpu')
+        ctranslate2.set_log_level(level)
+        self.compute_type = self._translator.compute_type
+        self._vocabulary = original.vocabulary
+        self._source = piece_table(original.vocabulary.source)
+        self._target = piece_table(original.vocabulary.target)
+
+    def values(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Return the log-probability [T] of each token of a target, EOS included."""
+        pieces = [self._source[k] for k in source[:-1]], [self._target[k] for k in target[:-1]]
+        (found,) = self._translator.score_batch([pieces[0]], [pieces[1]], max_input_length=0)
+        return np.array(found.log_probs, np.float32)
+
+    def of_logits(self, logits: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Return our log-probabilities [T] of the tokens, if padding has probability 0."""
+        return log_probs_without_padding(logits, target)
+
+    def greedy(self, sources: Sequence[str], limit: int) -> list[list[str]]:
+        """Return the pieces of the greedy output of each text, at most `limit`."""
+        ids = self._vocabulary.source.encode(sources)
+        found = self._translator.translate_batch(
+            [[self._source[k] for k in of_text[:-1]] for of_text in ids],
+            beam_size=1,
+            max_batch_size=32,
+            max_input_length=0,
+            max_decoding_length=limit,
+            min_decoding_length=0,
+        )
+        return [result.hypotheses[0] for result in found]
+
+    def text(self, pieces: Sequence[str]) -> str:
+        """Return the text of pieces, as the README says to make it."""
+        import sentencepiece
+
+        model = self._vocabulary.target.model
+        return sentencepiece.SentencePieceProcessor(model_proto=model).decode(list(pieces))
+
+
+def _use(original: Original, files: Sequence[str]) -> str:
+    """Return the section of the README on how to use the folder."""
+    decode, code = original.config.decode, ''
+    penalty = 0 if decode.length_norm == 'none' else decode.length_penalty
+    if getattr(original.vocabulary.source, 'language_codes', ()):
+        code = 'The first piece of each input names the target language, and is put before the '
+        code += f"others by hand: '{original.vocabulary.source.language_codes[0]}'.\n\n"
+    most = original.config.model.max_sequence_length or _POSITIONS
+    return (
+        _USE.format(
+            source=files[0],
+            target=files[-1],
+            beam_size=decode.beam_size,
+            length_penalty=penalty,
+        )
+        + code
+        + f'CTranslate2 cuts inputs at 1,024 tokens and outputs at 256 unless `max_input_length` '
+        f'and `max_decoding_length` say otherwise; more than {most:,} tokens have no positions.'
+    )
+
+
+_USE = """\
+```python
+import ctranslate2
+import sentencepiece
+
+source = sentencepiece.SentencePieceProcessor(model_file='{source}')
+target = sentencepiece.SentencePieceProcessor(model_file='{target}')
+translator = ctranslate2.Translator('.')
+inputs = source.encode(['One sentence.', 'Another one.'], out_type=str)
+for output in translator.translate_batch(
+    inputs, beam_size={beam_size}, length_penalty={length_penalty:g}, min_decoding_length=0
+):
+    print(target.decode(output.hypotheses[0]))
+```
+
+"""

@@ -1,0 +1,1 @@
+"""From and to Hugging Face's folders."""

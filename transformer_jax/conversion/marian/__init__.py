@@ -1,0 +1,1 @@
+"""From Marian's own files."""

@@ -1,0 +1,1 @@
+"""The proof of a conversion: both programs on the same sentences."""

@@ -1,0 +1,1 @@
+"""The whole search as StableHLO programs, for JAX alone."""

@@ -1,0 +1,1 @@
+"""What happens to pairs before they are tokenised: filters, copies of cases, a report."""

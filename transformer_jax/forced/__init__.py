@@ -1,0 +1,1 @@
+"""Given pairs to scores, alignments, attention and features, by teacher forcing."""

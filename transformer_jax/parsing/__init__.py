@@ -1,0 +1,1 @@
+"""Trees: read, written as tokens, and their bracket scores."""

@@ -1,0 +1,1 @@
+"""Requests, as strangers send them: connections, keys, limits, fields."""

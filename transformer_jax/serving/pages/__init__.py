@@ -1,0 +1,1 @@
+"""What a browser sees: the page, the description of the API."""

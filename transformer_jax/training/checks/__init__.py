@@ -1,0 +1,1 @@
+"""What a training refuses: before its first step, when it resumes, when numbers are not finite."""

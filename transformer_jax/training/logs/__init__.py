@@ -1,0 +1,1 @@
+"""What a training writes down: metrics, trackers, lines on stderr."""

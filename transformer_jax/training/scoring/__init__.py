@@ -1,0 +1,1 @@
+"""Loss and BLEU on dev and test."""
