@@ -10,6 +10,7 @@ and the schedule, `.data` vocabularies and batches, `.translator` raw text in an
 
 from typing import TYPE_CHECKING
 
+from transformer_jax._version import __version__ as __version__
 from transformer_jax.lazy import lazy_exports
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from transformer_jax.training.optimizer import noam_schedule as noam_schedule
     from transformer_jax.translator import Translator as Translator
 
-__version__ = '0.1.0'
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,

@@ -8,7 +8,8 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from transformer_jax import __version__, command_line
+from transformer_jax import command_line
+from transformer_jax._version import __version__
 from transformer_jax.errors import UserError, did_you_mean, shown
 
 _COMMANDS = {

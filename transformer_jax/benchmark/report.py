@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from transformer_jax import __version__
+from transformer_jax._version import __version__
 from transformer_jax.benchmark import measure
 from transformer_jax.benchmark.workload import Workload, make_workload
 from transformer_jax.command_line import print_result

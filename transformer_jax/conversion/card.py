@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from transformer_jax import __version__
+from transformer_jax._version import __version__
 from transformer_jax.config import Config, DataConfig
 from transformer_jax.storage.release import Release
 

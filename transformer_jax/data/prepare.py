@@ -18,7 +18,8 @@ from transformer_jax.data.batching.plan import BatchPlan, Stage
 from transformer_jax.data.batching.subword_sampling import SubwordSampler
 from transformer_jax.data.batching.token_store import TokenStore, cached_store
 from transformer_jax.data.cleaning.augment import Augmentation, RespeltCorpus, read_augment
-from transformer_jax.data.corpora.corpus import Corpus, open_corpus
+from transformer_jax.data.corpora.corpus import open_corpus
+from transformer_jax.data.corpora.corpus_types import Corpus
 from transformer_jax.data.corpora.mixture import MixedCorpus
 from transformer_jax.data.vocabulary.vocabulary import Vocabulary
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_jax import __version__
+from transformer_jax._version import __version__
 from transformer_jax.errors import UserError, first_line, shown
 from transformer_jax.storage.files import atomic_write, check_shape, finite, read_json
 from transformer_jax.storage.workdir import SavedRun, Workdir

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_jax import __version__
+from transformer_jax._version import __version__
 from transformer_jax.config import Config, ModelConfig
 from transformer_jax.conversion.exported import check_heads, write_readme
 from transformer_jax.conversion.huggingface.width import halves_order, permute_width

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transformer_jax import __version__
+from transformer_jax._version import __version__
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import REPORT
 

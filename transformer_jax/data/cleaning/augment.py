@@ -17,7 +17,7 @@ from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.storage.cache import content_digest
 
 if TYPE_CHECKING:
-    from transformer_jax.data.corpora.corpus import Corpus
+    from transformer_jax.data.corpora.corpus_types import Corpus
 
 _RULES = 2  # raise it when spellings change, because fingerprints must change too
 _WORDS_PER_TYPO = 10

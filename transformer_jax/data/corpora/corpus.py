@@ -7,12 +7,11 @@ config may come from a stranger.
 
 import dataclasses
 import logging
-from collections.abc import Iterator
-from typing import Protocol
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.cleaning.filters import FilteredCorpus, read_filters
 from transformer_jax.data.corpora.columns import Unavailable
+from transformer_jax.data.corpora.corpus_types import Corpus, NamedCorpus
 from transformer_jax.data.corpora.held_out import HeldOutCorpus
 from transformer_jax.data.corpora.hugging_face import HuggingFaceCorpus
 from transformer_jax.data.corpora.mixture import JoinedCorpora, MixedCorpus, TaggedCorpus
@@ -23,30 +22,6 @@ from transformer_jax.data.phrasebook.corpus import PhrasebookCorpus
 from transformer_jax.errors import UserError, shown
 
 _logger = logging.getLogger('transformer_jax')
-
-
-class Corpus(Protocol):
-    """Sentence pairs in three splits: 'train', 'dev' and 'test'."""
-
-    def pairs(self, split: str) -> Iterator[Pair]:
-        """Yield raw (source, target) sentences, the same in the same order at every call.
-
-        Raises:
-          UserError: if the data turn out to be damaged.
-        """
-
-    def fingerprint(self, split: str) -> str:
-        """Return a hex digest of the content of `pairs(split)`, or of all that determines it."""
-
-
-class NamedCorpus(Corpus, Protocol):
-    """A corpus that may lack dev and test.
-
-    Attributes:
-      names: what messages call each split that exists.
-    """
-
-    names: dict[str, str]
 
 
 def open_corpus(config: DataConfig, filtered: bool = True) -> Corpus:

@@ -8,17 +8,14 @@ import json
 import logging
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from transformer_jax.config import DataConfig
+from transformer_jax.data.corpora.corpus_types import NamedCorpus
 from transformer_jax.data.corpora.text_files import Pair
 from transformer_jax.errors import UserError
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.storage.cache import cache_folder, content_digest
 from transformer_jax.storage.files import atomic_write, read_json
-
-if TYPE_CHECKING:
-    from transformer_jax.data.corpora.corpus import NamedCorpus
 
 _RULE = 3  # raise it when the rule of selection changes, because fingerprints must change too
 _logger = logging.getLogger('transformer_jax')
@@ -36,7 +33,7 @@ class HeldOutCorpus:
     case when the vocabulary ignores case.
     """
 
-    def __init__(self, corpus: 'NamedCorpus', missing: list[str], config: DataConfig):
+    def __init__(self, corpus: NamedCorpus, missing: list[str], config: DataConfig):
         self._corpus = corpus
         self._seed = config.seed
         self._sizes = {split: getattr(config, f'{split}_size') for split in missing}

@@ -2,22 +2,19 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data.cleaning.filters import FilteredCorpus, read_filters
+from transformer_jax.data.corpora.corpus_types import Corpus, NamedCorpus
 from transformer_jax.data.corpora.held_out import HeldOutCorpus
 from transformer_jax.data.corpora.text_files import Pair
 from transformer_jax.storage.cache import content_digest
-
-if TYPE_CHECKING:
-    from transformer_jax.data.corpora.corpus import Corpus, NamedCorpus
 
 
 class TaggedCorpus:
     """A corpus with a tag before every source sentence."""
 
-    def __init__(self, corpus: 'NamedCorpus', tag: str):
+    def __init__(self, corpus: NamedCorpus, tag: str):
         self._corpus, self._tag = corpus, tag
         self.names = corpus.names
 
@@ -33,7 +30,7 @@ class TaggedCorpus:
 class JoinedCorpora:
     """The pairs of several corpora, one after the other; of dev and test, those that have them."""
 
-    def __init__(self, corpora: Mapping[str, 'NamedCorpus']):
+    def __init__(self, corpora: Mapping[str, NamedCorpus]):
         self.corpora = corpora
         self.names: dict[str, str] = {}
         for split in ('train', 'dev', 'test'):
@@ -64,7 +61,7 @@ class MixedCorpus:
     def __init__(
         self,
         joined: JoinedCorpora,
-        whole: 'Corpus',
+        whole: Corpus,
         configs: Mapping[str, DataConfig],
         filtered: bool,
     ):
@@ -99,7 +96,7 @@ class MixedCorpus:
 class _WithoutHeldOut:
     """The training pairs of a corpus without those that are held out of all corpora together."""
 
-    def __init__(self, corpus: 'NamedCorpus', whole: HeldOutCorpus):
+    def __init__(self, corpus: NamedCorpus, whole: HeldOutCorpus):
         self._corpus, self._whole = corpus, whole
 
     def pairs(self, split: str) -> Iterator[Pair]:

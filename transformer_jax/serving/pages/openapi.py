@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from transformer_jax import __version__
+from transformer_jax._version import __version__
 from transformer_jax.documents.files import KINDS
 from transformer_jax.serving.http.limits import Limits
 from transformer_jax.serving.http.requests import FORMATS
