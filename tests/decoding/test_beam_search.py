@@ -34,7 +34,7 @@ def search(table, sentences, limits, alpha, *, beam_size, n_best=1):
         length=LENGTH,
         beam_size=beam_size,
         eos_id=EOS,
-        alpha=alpha,
+        length_penalty=alpha,
         n_best=n_best,
     )
 
@@ -121,7 +121,7 @@ def test_by_hand_a_beam_of_two_finds_what_greedy_search_misses():
     limits = jnp.array([2])
     single = greedy_search(step, None, limits, **options)
     assert single.tokens.tolist() == [[[2, 1]]]
-    found = beam_search(step, None, limits, beam_size=2, n_best=2, alpha=0.0, **options)
+    found = beam_search(step, None, limits, beam_size=2, n_best=2, length_penalty=0.0, **options)
     assert found.tokens.tolist() == [[[3, 1], [2, 1]]]
     assert_close(np.exp(found.scores), [[0.36, 0.20]])
 
@@ -131,7 +131,14 @@ def test_by_hand_a_finished_hypothesis_keeps_its_place():
     # only one place is left for them.
     step = stationary([[0.0, 0.2, 0.7, 0.1], [0.0, 0.1, 0.5, 0.4]])
     found = beam_search(
-        step, None, jnp.array([3]), length=3, beam_size=2, eos_id=EOS, alpha=0.0, n_best=2
+        step,
+        None,
+        jnp.array([3]),
+        length=3,
+        beam_size=2,
+        eos_id=EOS,
+        length_penalty=0.0,
+        n_best=2,
     )
     assert found.tokens.tolist() == [[[1, 0, 0], [2, 2, 1]]]
     assert found.lengths.tolist() == [[1, 3]]
@@ -142,7 +149,9 @@ def test_by_hand_search_continues_if_the_penalty_can_still_decide():
     # EOS at once has log 0.7 = -0.357. The other hypothesis has log 0.3 = -1.204, and ends with
     # its 19th token, when the penalty divides it by 24 / 6: -0.301.
     step = stationary([[0.0, 0.7, 0.3], *[[0.0, 0.0, 1.0]] * 17, [0.0, 1.0, 0.0]])
-    found = beam_search(step, None, jnp.array([19]), length=20, beam_size=2, eos_id=EOS, alpha=1.0)
+    found = beam_search(
+        step, None, jnp.array([19]), length=20, beam_size=2, eos_id=EOS, length_penalty=1.0
+    )
     assert found.tokens[0, 0].tolist() == [2] * 18 + [1, 0]
     assert_close(found.scores[0], np.log([0.3, 0.7]) / [4.0, 1.0])
 
@@ -151,11 +160,11 @@ def test_by_hand_search_continues_if_the_penalty_can_still_decide():
     'options, message',
     [
         ({'length': 0}, 'length=0 must be 1 or more'),
-        ({'alpha': float('nan')}, 'alpha=nan must be a finite number'),
+        ({'length_penalty': float('nan')}, 'length_penalty=nan must be a finite number'),
     ],
 )
 def test_options_out_of_range_are_errors(options, message):
-    usual = {'length': 3, 'beam_size': 2, 'eos_id': EOS, 'alpha': 0.0}
+    usual = {'length': 3, 'beam_size': 2, 'eos_id': EOS, 'length_penalty': 0.0}
     with pytest.raises(ValueError, match=message):
         beam_search(stationary([[0.1, 0.2, 0.7]]), None, jnp.array([3]), **usual | options)
 
@@ -163,7 +172,14 @@ def test_options_out_of_range_are_errors(options, message):
 def test_at_the_limit_eos_comes_with_its_own_probability():
     step = stationary([[0.1, 0.2, 0.7]])
     found = beam_search(
-        step, None, jnp.array([3, 1]), length=5, beam_size=2, eos_id=EOS, alpha=0.0, n_best=2
+        step,
+        None,
+        jnp.array([3, 1]),
+        length=5,
+        beam_size=2,
+        eos_id=EOS,
+        length_penalty=0.0,
+        n_best=2,
     )
     assert found.tokens[0].tolist() == [[1, 0, 0, 0, 0], [2, 2, 1, 0, 0]]
     assert_close(np.exp(found.log_probs[0]), [0.2, 0.7 * 0.7 * 0.2])
@@ -180,7 +196,9 @@ def test_at_the_limit_eos_comes_with_its_own_probability():
 def test_padding_is_never_part_of_an_output():
     step = stationary([[0.8, 0.05, 0.1, 0.05]])
     limits = jnp.array([3])
-    found = beam_search(step, None, limits, length=4, beam_size=7, eos_id=EOS, alpha=0.0, n_best=7)
+    found = beam_search(
+        step, None, limits, length=4, beam_size=7, eos_id=EOS, length_penalty=0.0, n_best=7
+    )
     single = greedy_search(step, None, limits, length=4, eos_id=EOS)
     assert single.tokens.tolist() == [[[2, 2, 1, 0]]]
     for tokens, length in zip(found.tokens[0].tolist(), found.lengths[0].tolist(), strict=True):
@@ -227,7 +245,14 @@ def test_search_stops_when_nothing_better_is_possible(alpha, n_best, steps):
         return model(tokens, position, cache)
 
     found = beam_search(
-        step, None, jnp.array([3]), length=8, beam_size=3, eos_id=EOS, alpha=alpha, n_best=n_best
+        step,
+        None,
+        jnp.array([3]),
+        length=8,
+        beam_size=3,
+        eos_id=EOS,
+        length_penalty=alpha,
+        n_best=n_best,
     )
     jax.block_until_ready(found)
     jax.effects_barrier()

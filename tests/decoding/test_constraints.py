@@ -38,7 +38,7 @@ def search(table, limits, *, constraints=UNCONSTRAINED, prefixes=None):
         beam_size=EVERYTHING,
         n_best=EVERYTHING,
         eos_id=EOS,
-        alpha=0.0,
+        length_penalty=0.0,
         constraints=constraints,
         prefixes=prefixes,
     )
@@ -154,7 +154,7 @@ def test_a_constraint_does_not_make_other_tokens_more_likely():
         beam_size=2,
         n_best=2,
         eos_id=EOS,
-        alpha=0.0,
+        length_penalty=0.0,
         constraints=Constraints(suppress=(2,)),
     )
     assert found.tokens.tolist() == [[[1, 0], [3, 1]]]

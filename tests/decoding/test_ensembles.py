@@ -55,7 +55,7 @@ def search(tables, *, ensemble):
         beam_size=EVERYTHING,
         n_best=EVERYTHING,
         eos_id=EOS,
-        alpha=0.0,
+        length_penalty=0.0,
     )
 
 

@@ -25,5 +25,5 @@ def test_the_model_alone_loads_nothing_heavy_and_sets_nothing():
         'heavy: []',
         'settings changed: False',
         'environment changed: False',
-        "ours: ['config', 'errors', 'lazy', 'model']",
+        "ours: ['_version', 'config', 'errors', 'lazy', 'model']",
     ], result.stderr

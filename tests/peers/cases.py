@@ -120,7 +120,7 @@ def our_translations(config, params):
         length=LONGEST,
         beam_size=BEAM_SIZE,
         eos_id=EOS,
-        alpha=0.0,
+        length_penalty=0.0,
         reorder=reorder_hypotheses,
     )
     return [up_to_end(row) for row in np.asarray(found.tokens[:, 0])]

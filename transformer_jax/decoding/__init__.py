@@ -8,12 +8,14 @@ from transformer_jax.decoding.beam_search import beam_search
 from transformer_jax.decoding.constraints import Constraints
 from transformer_jax.decoding.ensembles import average_predictions
 from transformer_jax.decoding.hypotheses import Hypotheses
+from transformer_jax.decoding.options import SearchOptions
 from transformer_jax.decoding.penalties import coverage_penalty, length_penalty
 from transformer_jax.decoding.sampling import greedy_search, sample
 
 __all__ = [
     'Constraints',
     'Hypotheses',
+    'SearchOptions',
     'average_predictions',
     'beam_search',
     'coverage_penalty',

@@ -5,7 +5,6 @@ With a beam of one this is greedy search; with a beam that is large enough it is
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from transformer_jax.decoding.constraints import UNCONSTRAINED, Constraints
 from transformer_jax.decoding.hypotheses import (
     Hypotheses,
     StepFn,
@@ -23,6 +21,7 @@ from transformer_jax.decoding.hypotheses import (
     step_inputs,
 )
 from transformer_jax.decoding.next_tokens import next_tokens
+from transformer_jax.decoding.options import BEAM_OF_FOUR, SearchOptions
 from transformer_jax.decoding.penalties import coverage_penalty, length_penalty
 
 Reorder = Callable[[Any, jax.Array], Any]
@@ -76,15 +75,10 @@ class _Search:
 
     step_fn: StepFn
     reorder: Reorder
-    beam_size: int
+    options: SearchOptions
     eos_id: int
     start_id: int
     pad_id: int
-    alpha: float
-    length_norm: str
-    beta: float
-    n_best: int | jax.Array
-    constraints: Constraints
 
     def run(
         self, position: jax.Array, beam: _Beam, cache: Any, end: int, few: int = 0
@@ -100,6 +94,7 @@ class _Search:
     def step(self, position: jax.Array, beam: _Beam, cache: Any) -> tuple[jax.Array, _Beam, Any]:
         """Extend the hypotheses by a token and keep the best K, finished or not."""
         batch, held = beam.lengths_BJ.shape
+        beam_size = self.options.beam_size
         last_BJ = beam.tokens_BJT[:, :, jnp.maximum(position - 1, 0)]
         read_R = step_inputs(last_BJ.reshape(-1), self.start_id, self.pad_id)
         result = self.step_fn(read_R, position, cache)
@@ -109,11 +104,11 @@ class _Search:
         if beam.prefixes_BP is not None:
             prefixes_RP = jnp.repeat(beam.prefixes_BP, held, axis=0)
         tokens_RT = beam.tokens_BJT.reshape(batch * held, -1)
-        allowed_RV = self.constraints.apply(
+        allowed_RV = self.options.constraints.apply(
             logits_RV, tokens_RT, position, self.eos_id, prefixes_RP, self.pad_id
         )
         # No more than C tokens of one hypothesis can be chosen.
-        count = min(self.beam_size, logits_RV.shape[-1])
+        count = min(beam_size, logits_RV.shape[-1])
         at_limit_R = position + 1 >= jnp.repeat(beam.limits_B, held)
         added_RC, token_RC = next_tokens(
             logits_RV, allowed_RV, count, at_limit_R, self.eos_id, self.pad_id
@@ -125,9 +120,9 @@ class _Search:
         )
 
         # In a small vocabulary, one hypothesis may have fewer extensions than the beam has places.
-        grown_BX = _filled(grown_BJC.reshape(batch, -1), self.beam_size, -jnp.inf)
-        grown_BK, flat_BK = lax.top_k(grown_BX, self.beam_size)
-        token_BX = _filled(token_RC.reshape(batch, -1), self.beam_size, self.pad_id)
+        grown_BX = _filled(grown_BJC.reshape(batch, -1), beam_size, -jnp.inf)
+        grown_BK, flat_BK = lax.top_k(grown_BX, beam_size)
+        token_BX = _filled(token_RC.reshape(batch, -1), beam_size, self.pad_id)
         token_BK = jnp.take_along_axis(token_BX, flat_BK, axis=1)
 
         # Finished hypotheses stay, then come the most likely: no log-probability is above 0.
@@ -135,7 +130,7 @@ class _Search:
             return jnp.concatenate([finished_BJ, grown_BK], axis=1)
 
         rank = both(jnp.where(beam.finished_BJ, 1.0, -jnp.inf), grown_BK)
-        _, chosen_BK = lax.top_k(rank, self.beam_size)
+        _, chosen_BK = lax.top_k(rank, beam_size)
 
         def choose(finished_BJ: jax.Array, grown_BK: jax.Array) -> jax.Array:
             return jnp.take_along_axis(both(finished_BJ, grown_BK), chosen_BK, axis=1)
@@ -167,43 +162,41 @@ class _Search:
         # is negative, that of a single token, which is 1, and the coverage penalty is at most 0. So
         # no live hypothesis can exceed this bound.
         best_live_B = jnp.max(jnp.where(beam.live(), beam.log_probs_BJ, -jnp.inf), axis=1)
-        longest_B = length_penalty(beam.limits_B, self.alpha, self.length_norm)
+        longest_B = self._length_penalty(beam.limits_B)
         bound_B = best_live_B / jnp.maximum(longest_B, 1.0)
-        best_BK, _ = lax.top_k(self.scores(beam), self.beam_size)
-        worst_kept_B = jnp.take(best_BK, self.n_best - 1, axis=1)
+        best_BK, _ = lax.top_k(self.scores(beam), self.options.beam_size)
+        worst_kept_B = jnp.take(best_BK, self.options.n_best - 1, axis=1)
         ends_BJ = ~beam.finished_BJ & (worst_kept_B >= bound_B)[:, None]
         return beam._replace(log_probs_BJ=jnp.where(ends_BJ, -jnp.inf, beam.log_probs_BJ))
 
     def scores(self, beam: _Beam) -> jax.Array:
         """Return [B, J], -inf for unfinished hypotheses."""
-        penalty_BJ = length_penalty(beam.lengths_BJ, self.alpha, self.length_norm)
-        scores_BJ = beam.log_probs_BJ / penalty_BJ
+        scores_BJ = beam.log_probs_BJ / self._length_penalty(beam.lengths_BJ)
         if beam.coverage_BJS is not None:
-            scores_BJ += coverage_penalty(beam.coverage_BJS, self.beta)
+            scores_BJ += coverage_penalty(beam.coverage_BJS, self.options.coverage_penalty)
         return jnp.where(beam.finished_BJ, scores_BJ, -jnp.inf)
+
+    def _length_penalty(self, lengths: jax.Array) -> jax.Array:
+        return length_penalty(lengths, self.options.length_penalty, self.options.length_norm)
 
 
 def beam_search(
     step_fn: StepFn,
     cache: Any,
     max_lengths: jax.Array,
+    options: SearchOptions = BEAM_OF_FOUR,
     *,
     length: int,
-    beam_size: int,
     eos_id: int,
     start_id: int = 0,
     pad_id: int = 0,
-    alpha: float = 0.6,
-    length_norm: str = 'gnmt',
-    beta: float | jax.Array = 0.0,
     coverage: jax.Array | None = None,
-    constraints: Constraints = UNCONSTRAINED,
     prefixes: jax.Array | None = None,
-    n_best: int | jax.Array = 1,
     reorder: Reorder = gather_beams,
     grow: Grow | None = None,
     cache_lengths: Sequence[int] = (),
     select: Select | None = None,
+    **fields: Any,
 ) -> Hypotheses:
     """Return the outputs with the highest score.
 
@@ -221,21 +214,17 @@ def beam_search(
       max_lengths: [B] int, the greatest number of tokens of each output, including EOS; 0 counts as
         1. One number is the limit of all. At the limit the next token is EOS, with its own
         probability.
+      options: beam size, penalties, constraints and number of outputs.
       length: T, which limits `max_lengths`.
-      beam_size: K.
       eos_id: the token that ends an output, from 0 to V - 1.
       start_id: the token that the first step reads.
       pad_id: padding, which is never part of an output and follows EOS in the result. A number that
         is no token, for example -1, if the vocabulary has no padding.
-      alpha: exponent of the length penalty.
-      length_norm: kind of the length penalty, see `length_penalty`.
-      beta: weight of the coverage penalty; used if there is a `coverage`.
-      coverage: [B, S] float32 at the start: 0 for source tokens, 1 for padding. With it, `step_fn`
-        returns a third value: the attention [B·J, S] of this step to the source.
-      constraints: what outputs must not contain.
+      coverage: [B, S] float32 at the start: 0 for source tokens, 1 for padding; needed for a
+        coverage penalty. With it, `step_fn` returns a third value: the attention [B·J, S] of this
+        step to the source.
       prefixes: [B, P] int32, the first tokens of each output, then `pad_id`; None if there are
         none.
-      n_best: how many of the K outputs must be the best ones, at most K.
       reorder: a function of the cache of J hypotheses of each sentence and of [B, K] int32, the
         hypothesis that each new one continues. It returns the cache of the K new ones.
       grow: a function of the cache and a length, which returns the cache with capacity for so many
@@ -246,39 +235,29 @@ def beam_search(
       select: a function of the cache and of [b] int32, which returns the cache of these sentences.
         With it, the unfinished sentences are decoded in batches of a quarter, as soon as only a
         quarter of them is left or the last of `cache_lengths` is full.
+      **fields: fields of `options`, for example beam_size.
 
     Returns:
       `Hypotheses`.
 
     Raises:
-      ValueError: if n_best is not from 1 to beam_size, eos_id no token or padding, length less than
-        1, alpha not finite, length_norm unknown, cache_lengths do not ascend to `length` at most,
+      ValueError: if an option is out of range, eos_id no token or padding, length less than 1, a
+        coverage penalty has no `coverage`, cache_lengths do not ascend to `length` at most,
         max_lengths is one number and the cache has no arrays, or `step_fn` returns anything else.
+      TypeError: if `options` have no such field.
     """
-    if isinstance(n_best, int) and not 1 <= n_best <= beam_size:
-        raise ValueError(f'n_best={n_best} must be from 1 to beam_size={beam_size}.')
+    options = options.replace(**fields)
+    options.check()
     check_length(length)
-    if isinstance(alpha, int | float) and not math.isfinite(alpha):
-        raise ValueError(f'alpha={alpha} must be a finite number.')
+    if (coverage is None) != (options.coverage_penalty is None):
+        raise ValueError('coverage and options.coverage_penalty need each other: give both.')
     if list(cache_lengths) != sorted(set(cache_lengths)) or not all(
         1 <= capacity <= length for capacity in cache_lengths
     ):
         raise ValueError(
             f'cache_lengths={cache_lengths} must ascend, from 1 to length={length} at most.'
         )
-    search = _Search(
-        step_fn,
-        reorder,
-        beam_size,
-        eos_id,
-        start_id,
-        pad_id,
-        alpha,
-        length_norm,
-        beta,
-        n_best,
-        constraints,
-    )
+    search = _Search(step_fn, reorder, options, eos_id, start_id, pad_id)
     grow = grow or (lambda cache, _: cache)
     limits_B = output_limits(max_lengths, length, cache)
     batch = limits_B.shape[0]
@@ -313,7 +292,7 @@ def beam_search(
         quarters = lax.map(finish_quarter, order_B.reshape(-1, quarter))
         back_B = jnp.argsort(order_B)
         beam = jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:])[back_B], quarters)
-    best_BK, order_BK = lax.top_k(search.scores(beam), beam_size)
+    best_BK, order_BK = lax.top_k(search.scores(beam), options.beam_size)
     found_BK = best_BK > -jnp.inf
     tokens_BKT = jnp.take_along_axis(beam.tokens_BJT, order_BK[..., None], axis=1)
     return Hypotheses(

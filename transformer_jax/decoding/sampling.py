@@ -1,6 +1,5 @@
 """Greedy search and sampling with temperature, top-k and top-p (Holtzman et al., 2020)."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from transformer_jax.decoding.hypotheses import (
     step_inputs,
 )
 from transformer_jax.decoding.next_tokens import next_log_probs
+from transformer_jax.decoding.options import ONE_SAMPLE, SearchOptions
 
 
 def _one_path(
@@ -164,16 +164,14 @@ def sample(
     cache: Any,
     max_lengths: jax.Array,
     keys: jax.Array,
+    options: SearchOptions = ONE_SAMPLE,
     *,
     length: int,
     eos_id: int,
     start_id: int = 0,
     pad_id: int = 0,
-    temperature: float | jax.Array = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    constraints: Constraints = UNCONSTRAINED,
     prefixes: jax.Array | None = None,
+    **fields: Any,
 ) -> Hypotheses:
     """Return outputs whose tokens are drawn from the model's distribution.
 
@@ -184,31 +182,26 @@ def sample(
         is the limit of all.
       keys: [B] random keys, one per sentence, so that a draw does not depend on its batch; one key
         (`jax.random.key(0)`) is split into B.
+      options: temperature, top_k and top_p (see `truncate`; after the temperature), constraints.
       length: T, which limits `max_lengths`.
       eos_id: the token that ends an output, from 0 to V - 1.
       start_id: the token that the first step reads.
       pad_id: padding, as for `beam_search`.
-      temperature: divides the log-probabilities, greater than 0.
-      top_k: see `truncate`; applied after the temperature.
-      top_p: see `truncate`; applied after the temperature.
-      constraints: what outputs must not contain.
       prefixes: [B, P] int32, the first tokens of each output, then `pad_id`; None if there are
         none.
+      **fields: fields of `options`, for example temperature.
 
     Returns:
       `Hypotheses` with K = 1; the score is the model's own log-probability of the draw.
 
     Raises:
-      ValueError: if temperature, top_k or top_p is out of range, `keys` are no keys, or there are
-        not B of them; otherwise as `beam_search`.
+      ValueError: if an option is out of range, `keys` are no keys, or there are not B of them;
+        otherwise as `beam_search`.
+      TypeError: if `options` have no such field.
     """
+    options = options.replace(**fields)
+    options.check()
     check_length(length)
-    if isinstance(temperature, int | float) and not 0.0 < temperature < math.inf:
-        raise ValueError(f'temperature={temperature} must be greater than 0 and finite.')
-    if top_k < 0:
-        raise ValueError(f'top_k={top_k} must be 0 (all tokens) or greater.')
-    if not 0.0 < top_p <= 1.0:
-        raise ValueError(f'top_p={top_p} must be greater than 0 and at most 1.')
     keys, count = _checked_keys(keys)
     limits_R = output_limits(max_lengths, length, cache, count)
     rows = limits_R.shape[0]
@@ -220,10 +213,10 @@ def sample(
     def draw(log_probs_RV: jax.Array, position: jax.Array) -> jax.Array:
         # Subtract the best first: otherwise a very small temperature rounds all to the same number.
         below_best_RV = log_probs_RV - jnp.max(log_probs_RV, axis=-1, keepdims=True)
-        sharpened_RV = jax.nn.log_softmax(below_best_RV / temperature, axis=-1)
-        allowed_RV = truncate(sharpened_RV, top_k=top_k, top_p=top_p)
+        sharpened_RV = jax.nn.log_softmax(below_best_RV / options.temperature, axis=-1)
+        allowed_RV = truncate(sharpened_RV, top_k=options.top_k, top_p=options.top_p)
         step_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, position)
         return jax.vmap(jax.random.categorical)(step_keys, allowed_RV)
 
     ids = eos_id, start_id, pad_id
-    return _one_path(draw, step_fn, cache, limits_R, length, *ids, constraints, prefixes)
+    return _one_path(draw, step_fn, cache, limits_R, length, *ids, options.constraints, prefixes)
