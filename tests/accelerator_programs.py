@@ -120,7 +120,7 @@ def _search(config, flags, devices, top_k):
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
     from transformer_jax.training.initialization import abstract_state
     from transformer_jax.translating import batch_decoder
-    from transformer_jax.translating.search_methods import Batch, Sampling, Search
+    from transformer_jax.translating.options import Sampling, search_options
 
     mesh, vocab_size = make_mesh(devices=devices), config.data.vocab_size
     ensemble = Ensemble((Transformer(config.model, vocab_size, MeshLayout(mesh)),))
@@ -141,18 +141,16 @@ def _search(config, flags, devices, top_k):
     start = batch_decoder._start.lower(variables, source, ensemble=ensemble)
     started = start.compile()
     sampling = None if top_k is None else Sampling(top_k=top_k)
-    search = Search.of(config.decode, sampling=sampling, suppress=[] if top_k is None else [1])
-    values, method = search.method.split()
+    options = search_options(
+        config.decode, sampling=sampling, suppress=[] if top_k is None else [1]
+    )
     found = batch_decoder._search.lower(
         variables,
         like(start.out_info, started.output_shardings),
-        Batch(source, numbers, numbers),
-        {name: array(value.dtype) for name, value in values.items()},
+        batch_decoder.Batch(source, numbers, numbers),
+        jax.tree.map(lambda x: array(x.dtype), options),
         ensemble=ensemble,
-        method=method,
-        constraints=search.constraints,
         eos_id=2,
-        max_extra_length=config.decode.max_extra_length,
     )
     return [started, found.compile()]
 

@@ -26,7 +26,10 @@ class FakeTranslator:
         self.target_languages = {target: ''} if isinstance(target, str) else target
         self.segments = SimpleNamespace(languages=self)
         self.vocabulary = SimpleNamespace(source=SimpleNamespace(encode=self._encode))
-        self.search = SimpleNamespace(lengths=(), rows=lambda length, width: 16)
+        self.shapes = {}
+        self.decoder = SimpleNamespace(
+            fix_shapes=lambda **x: self.shapes.update(x), rows=lambda length, width: 16
+        )
         self.batches, self.gate = [], threading.Event()
         self.gate.set()
 

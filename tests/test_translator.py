@@ -130,7 +130,7 @@ def test_a_beam_too_wide_for_the_memory_is_reported_before_the_search(translator
         return needs[-1]
 
     monkeypatch.setattr(memory, 'needed_memory', noting)
-    monkeypatch.setattr(translator.search, '_positions', 500)
+    monkeypatch.setattr(translator.decoder, '_positions', 500)
     translator.check(['The cat.'], beam_size=100)
     encoding, searching = needs
     assert searching > encoding

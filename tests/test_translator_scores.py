@@ -238,10 +238,10 @@ def all_outputs(model, options):
         model.config.decode,
         **{k: v for k, v in options.items() if k not in ('n_best', 'prefixes')},
     )
-    search = model.segments.search(decode, n_best=options['n_best'])
+    search = model.segments.search_options(decode, n_best=options['n_best'])
     prefixes = [encode_target(model, x) for x in options.get('prefixes', [''] * len(TEXTS))]
     sources = [np.array(source_of(model, x, decode.max_source_length), np.int32) for x in TEXTS]
-    found = sorted(model.search(sources, search, prefixes=prefixes), key=lambda x: x.index)
+    found = sorted(model.decoder(sources, search, prefixes=prefixes), key=lambda x: x.index)
     return [
         [
             ids[: np.count_nonzero(ids)].tolist()
@@ -257,8 +257,10 @@ def test_mbr_counts_samples_equally_and_a_text_as_often_as_it_was_drawn(translat
     draws = [translator.translate(TEXTS[:1], sampling=sampling, n_best=n)[0] for n in range(1, 13)]
     # Of n draws, the last one is what n - 1 lack, or a text that was drawn before.
     [best] = translator.translate(TEXTS[:1], sampling=sampling, n_best=12, mbr='chrf')[0]
-    search = translator.segments.search(translator.config.decode, n_best=12, sampling=sampling)
-    [result] = translator.search([source_of(translator, TEXTS[0])], search, lines=[(1, 0)])
+    search = translator.segments.search_options(
+        translator.config.decode, n_best=12, sampling=sampling
+    )
+    [result] = translator.decoder([source_of(translator, TEXTS[0])], search, lines=[(1, 0)])
     texts = [translator.vocabulary.target.decode(ids.tolist()) for ids in result.tokens]
     assert {*texts} == {x.text for x in draws[-1]} and len(texts) == 12
     chrf = CHRF()

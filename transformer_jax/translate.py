@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
         session = TerminalSettings(flags.n_best, flags.scores, flags.beam_size)
         at_terminal = isinstance(lines, StdinLines) and lines.is_terminal
         if at_terminal:
-            translator.search.min_length = MIN_LENGTH
+            translator.decoder.fix_shapes(min_length=MIN_LENGTH)
             compiler = stack.enter_context(BackgroundCompiler())
             use = functools.partial(_use_settings, flags, translator, compiler)
             use(session)
@@ -274,7 +274,7 @@ def _split_prefixes(
 
 def _chunk_size(translator: 'Translator') -> int:
     """Return how many lines are sorted by length together; a stop loses at most this many."""
-    return 16 * translator.search.max_rows
+    return 16 * translator.decoder.max_rows
 
 
 def _formatted(

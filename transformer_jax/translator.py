@@ -24,10 +24,10 @@ from transformer_jax.inference.load import TrainedModel, load_ensemble, load_tra
 from transformer_jax.inference.network import Network, check_ensemble
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import data_mesh
+from transformer_jax.translating.options import Sampling
 from transformer_jax.translating.outputs import Translation, check_outputs, join
 from transformer_jax.translating.placeholders.masking import MaskingTranslator
-from transformer_jax.translating.search_methods import Sampling
-from transformer_jax.translating.segment_translator import Request, Segment, SegmentTranslator
+from transformer_jax.translating.segment_translator import Segment, SegmentTranslator
 from transformer_jax.translating.segments import SentenceSplitter, divide_templates, split_text
 from transformer_jax.translating.texts import as_texts, encode_prefixes
 
@@ -51,7 +51,7 @@ class Translator:
       vocabulary: vocabularies of both sides.
       network: the models, on their devices.
       segments: translates lines and sentences.
-      search: decoder of token ids.
+      decoder: decodes sentences of token ids.
       scorer: scores pairs of texts; `score` calls it.
       steps: steps of the checkpoints that were averaged; empty if parameters were given. Of an
         ensemble, the first model's.
@@ -93,7 +93,7 @@ class Translator:
         self.segments = SegmentTranslator(self.network, vocabulary, config.data)
         self._is_parser = config.data.corpus == 'trees'  # it sees all words as they are
         self._masking = self.segments if self._is_parser else MaskingTranslator(self.segments)
-        self.search = self.segments.decoder
+        self.decoder = self.segments.decoder
         self.scorer = Scorer(self.network, vocabulary)
         self.steps = list(steps)
         self.all_steps = [self.steps, *(one.steps for one in others)]
@@ -221,9 +221,18 @@ class Translator:
             for k, text in enumerate(parts)
             for part, (segment, own) in enumerate(zip(text.segments, text.tags, strict=True))
         ]
-        request = Request(decode, n_best, sampling, mbr, align)
         translate = self._masking if placeholders else self.segments
-        outputs = iter(translate(segments, request, progress))
+        outputs = iter(
+            translate(
+                segments,
+                decode,
+                n_best=n_best,
+                sampling=sampling,
+                mbr=mbr,
+                align=align,
+                progress=progress,
+            )
+        )
         return [
             join(
                 text,
@@ -267,7 +276,7 @@ class Translator:
         return self.scorer(
             self.segments.tag_texts(as_texts(sources, 'sources'), tag),
             as_texts(targets, 'targets'),
-            source_limit=self.search.source_limit(decode),
+            source_limit=self.decoder.source_limit(decode),
             first_line=first_line,
             progress=progress,
         )
@@ -381,7 +390,7 @@ class Translator:
         decode = self.check_options(**options)
         tag = self.segments.languages.tag(options.get('target_language'))
         lengths = self.segments.lengths(as_texts(texts), decode, tag)
-        self.search.check(lengths, self.segments.search(decode))
+        self.decoder.check(lengths, self.segments.search_options(decode))
 
     def prepare(
         self,
@@ -404,5 +413,5 @@ class Translator:
         decode = self.check_options(n_best=n_best, sampling=sampling, mbr=mbr, **options)
         tag = self.segments.languages.tag(target_language)
         lengths = [*lengths, *self.segments.lengths(as_texts(texts), decode, tag)]
-        search = self.segments.search(decode, n_best=n_best, sampling=sampling)
-        self.search.prepare(lengths, search)
+        search = self.segments.search_options(decode, n_best=n_best, sampling=sampling)
+        self.decoder.prepare(lengths, search)

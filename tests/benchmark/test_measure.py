@@ -9,7 +9,7 @@ from tiny_run import config_file, tiny
 from transformer_jax.benchmark import measure
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
-from transformer_jax.translating.search_methods import Search
+from transformer_jax.translating.options import search_options
 
 
 def test_repeated_makes_the_requested_number_of_calls_and_returns_the_median(monkeypatch):
@@ -31,7 +31,7 @@ def test_benchmark_outputs_are_as_long_as_their_sources():
     random = np.random.default_rng(0)
     sentences = [random.integers(2, 300, n).astype(np.int32) for n in (3, 9, 20, 5, 12)]
     speed = measure.DecodingSpeed(Config.from_mapping({'model': model}), 300, sentences)
-    for found in speed._search(sentences, Search.of(speed._decode)):
+    for found in speed._search(sentences, search_options(speed._decode)):
         assert np.count_nonzero(found.tokens[0]) == len(sentences[found.index])
 
 

@@ -198,7 +198,7 @@ def test_batches_are_observed(translator):
 
 def test_sentences_are_padded_to_few_lengths(translator):
     Batcher({PAIR: translator})
-    assert translator.search.lengths == LENGTHS
+    assert translator.shapes == {'lengths': LENGTHS}
 
 
 def test_two_models_of_one_pair_are_refused():

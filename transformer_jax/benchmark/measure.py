@@ -44,7 +44,7 @@ from transformer_jax.training.device_batches import device_batches
 from transformer_jax.training.initialization import initial_state
 from transformer_jax.training.logs.metrics_writer import read_metrics
 from transformer_jax.translating.batch_decoder import BatchDecoder
-from transformer_jax.translating.search_methods import Search
+from transformer_jax.translating.options import search_options
 
 Numbers = dict[str, Any]
 _EOS = 1  # for random sentences any token but padding will do
@@ -333,14 +333,14 @@ class DecodingSpeed:
 
     def throughput(self, beam_size: int, max_rows: int, seconds: float) -> Numbers:
         """Measure throughput with at most `max_rows` sentences in a batch, sorted by length."""
-        self._search.max_rows = max_rows
+        self._search.fix_shapes(max_rows=max_rows)
         sentences = self._sentences[: max(8, 4 * max_rows)]
-        search = Search.of(dataclasses.replace(self._decode, beam_size=beam_size))
+        options = search_options(dataclasses.replace(self._decode, beam_size=beam_size))
         tokens = 0
 
         def run() -> None:
             nonlocal tokens
-            found = self._search(sentences, search)
+            found = self._search(sentences, options)
             tokens = sum(int(np.count_nonzero(outputs.tokens[0])) for outputs in found)
 
         taken = repeated(run, seconds=seconds, least=1, most=5)
@@ -353,14 +353,14 @@ class DecodingSpeed:
 
     def latency(self, beam_size: int, count: int = 40) -> Numbers:
         """Measure the seconds for single sentences: median and 95th percentile of `count`."""
-        search = Search.of(dataclasses.replace(self._decode, beam_size=beam_size))
+        options = search_options(dataclasses.replace(self._decode, beam_size=beam_size))
         sentences = self._sentences[:count]
         for ids in sentences:  # compiles each shape once
-            self._search.prepare([len(ids)], search)
+            self._search.prepare([len(ids)], options)
         times = []
         for ids in sentences:
             begin = time.perf_counter()
-            list(self._search([ids], search))
+            list(self._search([ids], options))
             times.append(time.perf_counter() - begin)
         return {
             'beam_size': beam_size,

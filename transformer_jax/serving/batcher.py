@@ -125,7 +125,7 @@ class Batcher:
         self._ending = False
         self._thread = threading.Thread(target=self._work, name='device', daemon=True)
         for translator in translators.values():
-            translator.search.lengths = LENGTHS
+            translator.decoder.fix_shapes(lengths=LENGTHS)
 
     def prepare(self) -> None:
         """Compile all programs that requests can need, several at a time."""
@@ -133,7 +133,7 @@ class Batcher:
         for model in dict.fromkeys(self._models.values()):
             translator = self.translators[model]
             decode, segments = translator.config.decode, translator.segments
-            longest = translator.search.output_limit(LENGTHS[-1], decode)
+            longest = translator.decoder.output_limit(LENGTHS[-1], decode)
             tasks += [
                 functools.partial(segments.attention_reader.fix_shapes, longest),
                 functools.partial(segments.aligner.fix_shapes, longest, decode),
@@ -289,7 +289,7 @@ class Batcher:
         pair, length = key
         translator = self.translators[pair]
         most = min(
-            translator.search.rows(length, translator.config.decode.beam_size),
+            translator.decoder.rows(length, translator.config.decode.beam_size),
             max(_ROWS[1], int(_LONGEST / self._seconds[length])),
         )
         queue, items = self._queues[key], list[_Waiting]()

@@ -10,7 +10,7 @@ from transformer_jax.config import DecodeConfig
 from transformer_jax.errors import UserError, did_you_mean, shown
 from transformer_jax.translating.batch_decoder import DecodeResult
 from transformer_jax.translating.mbr import METRICS
-from transformer_jax.translating.search_methods import Sampling
+from transformer_jax.translating.options import Sampling
 from transformer_jax.translating.segments import SegmentedText
 
 _logger = logging.getLogger('transformer_jax')

@@ -11,6 +11,7 @@ import numpy as np
 
 from transformer_jax.config import DataConfig, DecodeConfig
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
+from transformer_jax.decoding import SearchOptions
 from transformer_jax.errors import UserError
 from transformer_jax.forced import features
 from transformer_jax.forced.alignment import Aligner
@@ -20,13 +21,13 @@ from transformer_jax.inference.source_cut import cut_source
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.translating.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.translating.mbr import MbrChooser
+from transformer_jax.translating.options import Sampling, search_options
 from transformer_jax.translating.outputs import Translation, distinct
-from transformer_jax.translating.search_methods import Sampling, Search
 from transformer_jax.translating.target_languages import TargetLanguages, tagged
 
 _logger = logging.getLogger('transformer_jax')
 _LINE_ENDS = re.compile('[\r\n]+')
-# Outputs that these forbid do not exist.
+# Options that can leave a sentence without any allowed output.
 _CONSTRAINTS = ('min_length', 'no_repeat_ngram', 'suppress_tokens')
 
 
@@ -56,16 +57,6 @@ class Segment(NamedTuple):
         return tagged(self.tag, self.text)
 
 
-class Request(NamedTuple):
-    """What is asked for, see `Translator.translate`."""
-
-    decode: DecodeConfig
-    n_best: int = 1
-    sampling: Sampling | None = None
-    mbr: str | None = None
-    align: bool = False
-
-
 class SegmentTranslator:
     """Translates segments with the models of a network.
 
@@ -93,61 +84,79 @@ class SegmentTranslator:
         self.languages = TargetLanguages(vocabulary.source, data)
 
     def __call__(
-        self, segments: Sequence[Segment], request: Request, progress: bool = False
+        self,
+        segments: Sequence[Segment],
+        decode: DecodeConfig,
+        *,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+        mbr: str | None = None,
+        align: bool = False,
+        progress: bool = False,
     ) -> list[list[Translation]]:
-        """Return the outputs of each segment, at least one, the best first."""
-        ids_of = self._encode_and_cut(segments, request.decode)
+        """Return the outputs of each segment, at least one, the best first.
+
+        Args:
+          segments: the segments.
+          decode: options of the search and of alignments.
+          n_best: as for `Translator.translate`, like the others.
+          sampling: how to sample outputs.
+          mbr: metric of minimum Bayes risk.
+          align: whether to align words.
+          progress: whether to show a progress bar.
+        """
+        ids_of = self._encode_and_cut(segments, decode)
         given = [segments[k] for k in ids_of]
         sentences = list(ids_of.values())
         no_prefix = np.zeros(0, np.int32)
         prefixes = [no_prefix if s.prefix is None else s.prefix for s in given]
-        search = self.search(request.decode, n_best=request.n_best, sampling=request.sampling)
+        options = self.search_options(decode, n_best=n_best, sampling=sampling)
         found: list[list[tuple[np.ndarray, Translation]]] = [[] for _ in given]
         with (
-            MbrChooser(request.mbr or 'chrf') as chooser,
+            MbrChooser(mbr or 'chrf') as chooser,
             progress_bar('Translating', total=len(given), unit=' lines', shown=progress) as bar,
         ):
             for result in self.decoder(
                 sentences,
-                search,
+                options,
                 prefixes=prefixes,
                 lines=[(segment.line, segment.part) for segment in given],
             ):
                 k = result.index
                 # Their weights count all outputs of the same text, however far behind.
-                most = len(result.scores) if request.mbr else request.n_best
+                most = len(result.scores) if mbr else n_best
                 texts = distinct(result, self.vocabulary.target.decode, most)
-                texts = dict(itertools.islice(texts.items(), request.n_best))
+                texts = dict(itertools.islice(texts.items(), n_best))
                 longest = max(len(sentences[k]), 1 + len(prefixes[k]))
-                limit = self.decoder.output_limit(longest, request.decode)
+                limit = self.decoder.output_limit(longest, decode)
                 found[k] = self._outputs(result, texts, limit)
-                if request.mbr and texts:
-                    weights = _posterior(result, texts, is_sample=request.sampling is not None)
+                if mbr and texts:
+                    weights = _posterior(result, texts, is_sample=sampling is not None)
                     chooser.submit(k, list(texts), weights, self.languages.language(given[k].tag))
                 bar.update()
             for k, (best, utility) in chooser.results().items():
                 ids, output = found[k][best]
                 found[k] = [(ids, output._replace(score=utility))]
-        self._align(given, sentences, found, request)
+        self._align(given, sentences, found, decode, align)
         _warn_of_failures(
-            [s.line for s, outputs in zip(given, found, strict=True) if not outputs], request.decode
+            [s.line for s, outputs in zip(given, found, strict=True) if not outputs], decode
         )
-        nothing = Translation('', 0.0, (), alignment=() if request.align else None)
-        failed = nothing if request.mbr else nothing._replace(score=-math.inf)
+        nothing = Translation('', 0.0, (), alignment=() if align else None)
+        failed = nothing if mbr else nothing._replace(score=-math.inf)
         results = [[nothing] for _ in segments]
         for k, outputs in zip(ids_of, found, strict=True):
             results[k] = [output for _, output in outputs] or [failed]
         return results
 
-    def search(
+    def search_options(
         self, decode: DecodeConfig, *, n_best: int = 1, sampling: Sampling | None = None
-    ) -> Search:
-        """Return the search that is asked for; the arguments are those of `Search.of`."""
+    ) -> SearchOptions:
+        """Return the options of a search, see `options.search_options`."""
         suppress = {*self.suppressed(decode)}
         if sampling is not None:
             # Label smoothing makes the unknown token too likely.
             suppress.add(self.vocabulary.target.unknown_id)
-        return Search.of(decode, n_best=n_best, sampling=sampling, suppress=sorted(suppress))
+        return search_options(decode, n_best=n_best, sampling=sampling, suppress=sorted(suppress))
 
     def suppressed(self, decode: DecodeConfig) -> list[int]:
         """Return the ids of suppress_tokens.
@@ -220,7 +229,7 @@ class SegmentTranslator:
             for text, line in zip(texts, numbers, strict=True):
                 own, text = self.languages.divide(text)
                 segments.append(Segment(text, line, tag=own))
-            pieces = [outputs[0].tokens for outputs in self(segments, Request(decode), progress)]
+            pieces = [outputs[0].tokens for outputs in self(segments, decode, progress=progress)]
             ids = [
                 np.append(target.ids_of_pieces(of_output, 'output'), self.vocabulary.eos_id)
                 for of_output in pieces
@@ -270,14 +279,15 @@ class SegmentTranslator:
         segments: Sequence[Segment],
         sentences: Sequence[np.ndarray],
         found: list[list[tuple[np.ndarray, Translation]]],
-        request: Request,
+        decode: DecodeConfig,
+        align: bool,
     ) -> None:
         """Give outputs in `found` the alignment of their words with those of their segments."""
         places = [
             (k, n)
             for k, outputs in enumerate(found)
             for n, (_, output) in enumerate(outputs)
-            if request.align or segments[k].needs_alignment(output.text)
+            if align or segments[k].needs_alignment(output.text)
         ]
         if not places:
             return
@@ -285,7 +295,7 @@ class SegmentTranslator:
             [segments[k].tagged for k, _ in places],
             [sentences[k] for k, _ in places],
             [found[k][n][0] for k, n in places],
-            request.decode,
+            decode,
             [segments[k].line for k, _ in places],
         )
         for (k, n), alignment in zip(places, alignments, strict=True):

@@ -19,7 +19,7 @@ from transformer_jax.data.vocabulary.table_vocabulary import TableVocabulary
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import named_parameters
-from transformer_jax.translating.search_methods import Search
+from transformer_jax.translating.options import search_options
 from transformer_jax.translator import Translator
 
 # The smallest model, because a search takes seconds to compile.
@@ -100,12 +100,12 @@ def test_the_example_of_the_readme_translates_as_the_package(
 
 
 def test_one_program_takes_any_batch(original):
-    search = Search.of(original.config.decode)
+    options = search_options(original.config.decode)
     vocabulary, model = original.vocabulary, original.config.model
-    translate = translate_fn(model, vocabulary.sizes, search, vocabulary.eos_id)
+    translate = translate_fn(model, vocabulary.sizes, options, vocabulary.eos_id)
     weights = named_parameters(original.params)
     shapes = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in weights.items()}
-    program = export_program(translate, shapes, Program(None, None), search, 0)
+    program = export_program(translate, shapes, Program(None, None), options, 0)
     assert program.platforms == ('cpu', 'cuda', 'tpu')
     calls = set(re.findall(r'custom_call @"?([\w.]+)', program.mlir_module()))
     assert calls <= {'shape_assertion'}  # jax.export promises to keep it

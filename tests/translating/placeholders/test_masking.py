@@ -8,9 +8,9 @@ import pytest
 from transformer_jax.config import DecodeConfig
 from transformer_jax.translating.outputs import Translation
 from transformer_jax.translating.placeholders.masking import MaskingTranslator
-from transformer_jax.translating.segment_translator import Request, Segment
+from transformer_jax.translating.segment_translator import Segment
 
-REQUEST = Request(DecodeConfig())
+DECODE = DecodeConfig()
 
 
 class FakeSegments:
@@ -24,9 +24,9 @@ class FakeSegments:
         self.vocabulary = SimpleNamespace(source=side, target=side)
         self.calls, self._dropped = [], dropped
 
-    def __call__(self, segments, request, progress=False):
+    def __call__(self, segments, decode, n_best=1, align=False, progress=False):
         self.calls.append([x.text for x in segments])
-        return [[self._translation(x.text, n) for n in range(request.n_best)] for x in segments]
+        return [[self._translation(x.text, n) for n in range(n_best)] for x in segments]
 
     def _translation(self, text, n):
         words = [x for x in text.split() if n == 0 or x.islower()]
@@ -34,9 +34,9 @@ class FakeSegments:
         return Translation(' '.join(words), -1.0, (*words,), alignment=())
 
 
-def translated(text, segments=None, **request):
+def translated(text, segments=None, **options):
     translate = MaskingTranslator(segments or FakeSegments())
-    return [x.text for x in translate([Segment(text, 1)], REQUEST._replace(**request))[0]]
+    return [x.text for x in translate([Segment(text, 1)], DECODE, **options)[0]]
 
 
 def test_the_translator_sees_a_number_for_a_number_and_a_name_for_a_name():
@@ -55,7 +55,7 @@ def test_a_stand_in_does_not_occur_in_the_text():
 def test_texts_without_placeholders_are_given_as_they_are_and_together():
     segments = FakeSegments()
     texts = ['a cat', 'see {a}', 'a dog']
-    MaskingTranslator(segments)([Segment(x, 1) for x in texts], REQUEST)
+    MaskingTranslator(segments)([Segment(x, 1) for x in texts], DECODE)
     assert segments.calls[0] == ['a cat', 'see X', 'a dog']
 
 
@@ -65,7 +65,7 @@ def test_texts_without_placeholders_are_given_as_they_are_and_together():
 )
 def test_what_has_no_letters_that_the_model_knows_is_copied(text):
     segments = FakeSegments()
-    found = MaskingTranslator(segments)([Segment(text, 1)], REQUEST._replace(align=True))
+    found = MaskingTranslator(segments)([Segment(text, 1)], DECODE, align=True)
     words = tuple((k, k) for k in range(len(text.split())))
     assert found == [[Translation(text, 0.0, (), alignment=words)]]
     assert not any(segments.calls)
@@ -80,7 +80,7 @@ def test_an_empty_text_is_left_to_the_translator(text):
 
 def test_a_forced_beginning_is_obeyed_in_a_text_without_letters():
     segments = FakeSegments()
-    MaskingTranslator(segments)([Segment('42', 1, prefix=np.zeros(1, np.int32))], REQUEST)
+    MaskingTranslator(segments)([Segment('42', 1, prefix=np.zeros(1, np.int32))], DECODE)
     assert segments.calls[0] == ['42']
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from transformer_jax.conversion.stablehlo.programs import Program
+from transformer_jax.decoding import SearchOptions
 from transformer_jax.errors import UserError
 from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.release import WEIGHTS
 from transformer_jax.translating.batch_decoder import BatchDecoder
-from transformer_jax.translating.search_methods import Search
 
 # Rows and length of the calls of a program that takes any.
 _ANY_ROWS, _ANY_LENGTH = 5, 40
@@ -110,7 +110,7 @@ def compare(
     programs: Sequence[Program],
     sentences: Sequence[np.ndarray],
     decoder: BatchDecoder,
-    search: Search,
+    options: SearchOptions,
     *,
     text: str,
 ) -> Gate:
@@ -121,7 +121,7 @@ def compare(
       programs: the programs. Sentences that are too long for one are cut.
       sentences: int32 ids that end with EOS.
       decoder: this package's search, with the same model in float32.
-      search: what is asked for about each sentence.
+      options: what the search looks for.
       text: what the sentences are, in words.
 
     Raises:
@@ -134,7 +134,7 @@ def compare(
         for program, length in zip(programs, lengths, strict=True)
     ]
     found = _call(folder, programs, batches)
-    wanted = {length: _outputs(decoder, of_length, search) for length, of_length in cut.items()}
+    wanted = {length: _outputs(decoder, of_length, options) for length, of_length in cut.items()}
     same, ties, largest = 0, 0, 0.0
     for length, (all_tokens, scores) in zip(lengths, found, strict=True):
         # Rows without a sentence are at the end.
@@ -168,10 +168,10 @@ def outputs_of(folder: Path, program: Program, sentences: Sequence[np.ndarray]) 
 
 
 def _outputs(
-    decoder: BatchDecoder, sentences: Sequence[np.ndarray], search: Search
+    decoder: BatchDecoder, sentences: Sequence[np.ndarray], options: SearchOptions
 ) -> list[tuple[np.ndarray, float]]:
     """Return tokens and score of the best output of each sentence."""
-    results = sorted(decoder(sentences, search), key=lambda result: result.index)
+    results = sorted(decoder(sentences, options), key=lambda result: result.index)
     return [(result.tokens[0], float(result.scores[0])) for result in results]
 
 

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from jax import export
 
 from transformer_jax.config import ModelConfig, VocabSizes
+from transformer_jax.decoding import SearchOptions
 from transformer_jax.inference.network import Ensemble
 from transformer_jax.model import Transformer, in_compute_dtype
 from transformer_jax.model.kernels.platform import for_any_platform
-from transformer_jax.translating.batch_decoder import search_batch
-from transformer_jax.translating.search_methods import Batch, Search
+from transformer_jax.translating.batch_decoder import Batch, search_batch
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 ANY = 'any'
@@ -47,7 +47,7 @@ class Program:
 
 
 def translate_fn(
-    config: ModelConfig, vocab_size: VocabSizes, search: Search, eos_id: int
+    config: ModelConfig, vocab_size: VocabSizes, options: SearchOptions, eos_id: int
 ) -> TranslateFn:
     """Return the function that translates a batch of token ids; its weights are an argument.
 
@@ -57,11 +57,10 @@ def translate_fn(
     Args:
       config: the model's config; its dtype is that of the matrix products on all platforms.
       vocab_size: V of each side.
-      search: what is asked for about each sentence.
+      options: what the search looks for.
       eos_id: the token that ends a source and an output.
     """
     ensemble = Ensemble((Transformer.of(config, vocab_size),))
-    values, method = search.method.split()
 
     def translate(params: dict[str, Any], source: jax.Array) -> dict[str, jax.Array]:
         params = _nested({name: x.astype(jnp.float32) for name, x in params.items()})
@@ -71,12 +70,9 @@ def translate_fn(
             variables,
             ensemble.start_decoding(variables, source),
             Batch(source, numbers_B, numbers_B),
-            values,
+            options,
             ensemble=ensemble,
-            method=method,
-            constraints=search.constraints,
             eos_id=eos_id,
-            max_extra_length=search.max_extra_length,
         )
         return {name: x[:, 0] for name, x in found._asdict().items()}
 
@@ -84,7 +80,11 @@ def translate_fn(
 
 
 def export_program(
-    translate: TranslateFn, params: dict[str, Any], program: Program, search: Search, limit: int
+    translate: TranslateFn,
+    params: dict[str, Any],
+    program: Program,
+    options: SearchOptions,
+    limit: int,
 ) -> export.Exported:
     """Export a function for a shape of batches and for all `PLATFORMS`.
 
@@ -92,12 +92,12 @@ def export_program(
       translate: from `translate_fn`.
       params: a `jax.ShapeDtypeStruct` for each parameter, by name.
       program: the shape.
-      search: that of `translate`.
+      options: those of `translate`.
       limit: most tokens of a source, 0 for no limit.
     """
     rows, length = program.rows, program.length
     # Comparisons of sizes must have an answer while the length is unknown.
-    least = max(1, search.constraints.no_repeat_ngram - search.max_extra_length)
+    least = max(1, options.constraints.no_repeat_ngram - options.max_extra_length)
     constraints = [f's >= {least}', *([f's <= {limit}'] if limit else [])]
     any_rows, any_length = export.symbolic_shape('b, s', constraints=constraints)
     shape = (any_rows if rows is None else rows, any_length if length is None else length)

@@ -28,13 +28,13 @@ from transformer_jax.conversion.stablehlo.programs import (
     translate_fn,
 )
 from transformer_jax.conversion.stablehlo.use import use
+from transformer_jax.decoding import SearchOptions
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import named_parameters
 from transformer_jax.inference.network import Network
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS
 from transformer_jax.storage.weights import write_weights
-from transformer_jax.translating.search_methods import Search
 from transformer_jax.translating.segment_translator import SegmentTranslator
 
 _BATCH_SIZES, _LENGTHS = (1, 16), (32, 128)
@@ -74,7 +74,7 @@ def export(
     )
     network = Network([(model, original.params)], vocabulary.sizes, stablehlo_gate.cpu_mesh())
     translator = SegmentTranslator(network, vocabulary, config.data)
-    search = translator.search(config.decode)
+    options = translator.search_options(config.decode)
     limit = translator.decoder.source_limit(config.decode)
     programs = [
         Program(rows, length)
@@ -83,11 +83,11 @@ def export(
     ]
     weights = named_parameters(original.params)
     translate = translate_fn(
-        dataclasses.replace(model, dtype=dtype), vocabulary.sizes, search, vocabulary.eos_id
+        dataclasses.replace(model, dtype=dtype), vocabulary.sizes, options, vocabulary.eos_id
     )
     shapes = {name: jax.ShapeDtypeStruct(x.shape, dtype) for name, x in weights.items()}
     for program in programs:
-        exported = export_program(translate, shapes, program, search, limit)
+        exported = export_program(translate, shapes, program, options, limit)
         with atomic_write(folder / program.file, 'wb') as file:
             file.write(exported.serialize())
     write_weights(folder / WEIGHTS, weights, dtype)
@@ -96,7 +96,7 @@ def export(
         programs,
         vocabulary,
         search=_in_words(config.decode),
-        extra=search.max_extra_length,
+        extra=options.max_extra_length,
         limit=limit,
     )
     write_readme(original, folder, text)
@@ -106,14 +106,14 @@ def export(
         programs,
         vocabulary.source.encode(sentences.sources[:_CHECKED]),
         translator.decoder,
-        search,
+        options,
         text=sentences.origin,
     )
     checks, found = gate.report(), gate.summary()
     if dtype == 'float32':
         gate.check()
     else:
-        checks['bleu'] = _bleu_lost(original, folder, programs[-1], sentences, translator, search)
+        checks['bleu'] = _bleu_lost(original, folder, programs[-1], sentences, translator, options)
         found += f'; {bleu_in_words(checks["bleu"], _in_words(config.decode))}'
     write_report(
         folder,
@@ -137,14 +137,14 @@ def _bleu_lost(
     program: Program,
     sentences: CheckSentences,
     translator: SegmentTranslator,
-    search: Search,
+    options: SearchOptions,
 ) -> dict[str, Any] | None:
     """Return the BLEU of a program and of our search with float32 weights, on the dev set."""
     if not sentences.references:
         return None
     vocabulary = original.vocabulary
     ids = vocabulary.source.encode(sentences.sources[:WITH_BLEU])
-    ours = sorted(translator.decoder(ids, search), key=lambda result: result.index)
+    ours = sorted(translator.decoder(ids, options), key=lambda result: result.index)
     before = [result.tokens[0] for result in ours]
     after = stablehlo_gate.outputs_of(folder, program, ids)
     return sentences.bleu_lost(

@@ -2,12 +2,14 @@
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
+from transformer_jax.config import DecodeConfig
 from transformer_jax.translating.outputs import Translation
 from transformer_jax.translating.placeholders.masked_text import Masked, MaskedText
 from transformer_jax.translating.placeholders.patterns import Kind, Placeholder, find_placeholders
 from transformer_jax.translating.placeholders.unknown_text import UnknownText
-from transformer_jax.translating.segment_translator import Request, Segment, SegmentTranslator
+from transformer_jax.translating.segment_translator import Segment, SegmentTranslator
 
 # A model copies what it has often seen: names and numbers that are a piece of their own. These
 # names are the same in many languages, and few languages inflect them; these numbers are seldom
@@ -27,31 +29,36 @@ class MaskingTranslator:
         self._unknown = UnknownText(segments.vocabulary.source)
 
     def __call__(
-        self, segments: Sequence[Segment], request: Request, progress: bool = False
+        self,
+        segments: Sequence[Segment],
+        decode: DecodeConfig,
+        *,
+        align: bool = False,
+        progress: bool = False,
+        **options: Any,
     ) -> list[list[Translation]]:
-        """Return the outputs of each segment, as a `SegmentTranslator` does.
+        """Return the outputs of each segment, as a `SegmentTranslator` with these arguments does.
 
         A segment without a letter that the model knows is copied.
         """
         places = [self._find(segment.text) for segment in segments]
         copied = [k for k, x in enumerate(segments) if self._stays(x, places[k])]
-        found = {k: [_copy(segments[k].text, request.align)] for k in copied}
+        found = {k: [_copy(segments[k].text, align)] for k in copied}
         given = [k for k in range(len(segments)) if k not in found]
         masked = {k: self._masked(segments[k].text, places[k]) for k in given if places[k]}
-        outputs = self._translate(
-            [_with(segments[k], masked.get(k)) for k in given], request, progress
-        )
+        translate = functools.partial(self._translate, decode=decode, align=align, **options)
+        outputs = translate([_with(segments[k], masked.get(k)) for k in given], progress=progress)
         found.update(zip(given, outputs, strict=True))
         # Where the best output lacks a stand-in, others may do better.
         again = [k for k, x in masked.items() if not x.is_complete(found[k][0].text)]
         others = [self._masked(segments[k].text, places[k], 1) for k in again]
         attempts = [_with(segments[k], x) for k, x in zip(again, others, strict=True)]
-        outputs = self._translate(attempts, request) if attempts else []
+        outputs = translate(attempts) if attempts else []
         for k, other, of_other in zip(again, others, outputs, strict=True):
             if other.is_complete(of_other[0].text):
                 masked[k], found[k] = other, of_other
         for k, text in masked.items():
-            restored = [text.restored(output, request.align) for output in found[k]]
+            restored = [text.restored(output, align) for output in found[k]]
             found[k] = [*{output.text: output for output in restored[::-1]}.values()][::-1]
         return [found[k] for k in range(len(segments))]
 
