@@ -9,7 +9,7 @@ import inspect
 import itertools
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from jax.sharding import Mesh
 
@@ -134,7 +134,27 @@ class Translator:
         )
         return cls(*first, mesh=mesh, others=others, ensemble=ensemble)
 
-    def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
+    @overload
+    def __call__(self, text: str, *, mbr: str, **options: Any) -> str: ...
+    @overload
+    def __call__(self, text: str, *, n_best: int, **options: Any) -> list[Translation]: ...
+    @overload
+    def __call__(self, text: str, *, align: Literal[True], **options: Any) -> Translation: ...
+    @overload
+    def __call__(self, text: str, **options: Any) -> str: ...
+    @overload
+    def __call__(self, text: Iterable[str], *, mbr: str, **options: Any) -> list[str]: ...
+    @overload
+    def __call__(
+        self, text: Iterable[str], *, n_best: int, **options: Any
+    ) -> list[list[Translation]]: ...
+    @overload
+    def __call__(
+        self, text: Iterable[str], *, align: Literal[True], **options: Any
+    ) -> list[Translation]: ...
+    @overload
+    def __call__(self, text: Iterable[str], **options: Any) -> list[str]: ...
+    def __call__(self, text, **options):
         """Translate a text to a text, or a list of texts to a list of texts.
 
         Args:
