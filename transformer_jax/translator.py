@@ -24,8 +24,8 @@ from transformer_jax.inference.load import TrainedModel, load_ensemble, load_tra
 from transformer_jax.inference.network import Network, check_ensemble
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import data_mesh
-from transformer_jax.translating.options import Sampling
-from transformer_jax.translating.outputs import Translation, check_outputs, join
+from transformer_jax.translating.options import Sampling, check_outputs
+from transformer_jax.translating.outputs import Translation, join
 from transformer_jax.translating.placeholders.masking import MaskingTranslator
 from transformer_jax.translating.segment_translator import Segment, SegmentTranslator
 from transformer_jax.translating.segments import SentenceSplitter, divide_templates, split_text

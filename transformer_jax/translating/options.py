@@ -8,7 +8,11 @@ import numpy as np
 from transformer_jax.config import DecodeConfig
 from transformer_jax.config.validation import check_types
 from transformer_jax.decoding import Constraints, SearchOptions
-from transformer_jax.errors import UserError
+from transformer_jax.errors import UserError, did_you_mean, shown
+from transformer_jax.translating.mbr import METRICS
+
+_MOST_SAMPLES = 10_000  # for each text
+_MOST_MBR_OUTPUTS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,3 +86,34 @@ def search_options(
             coverage_heads=decode.heads(),
         )
     return options
+
+
+def check_outputs(n_best: int, sampling: Sampling | None, mbr: str | None, beam_size: int) -> None:
+    """Raise a UserError if the options of several outputs are out of range.
+
+    Args:
+      n_best: as for `Translator.translate`, like `sampling` and `mbr`.
+      sampling: how to sample.
+      mbr: metric of minimum Bayes risk.
+      beam_size: of the search.
+    """
+    if type(n_best) is not int:
+        raise UserError(f'n_best={n_best!r} must be a whole number, from 1 to the beam size.')
+    if sampling is not None and not isinstance(sampling, Sampling):
+        raise UserError(f'sampling={sampling!r} must be a Sampling(), or None to search.')
+    if sampling is not None and not 1 <= n_best <= _MOST_SAMPLES:
+        raise UserError(f'n_best={n_best} must be from 1 to {_MOST_SAMPLES:,} when sampling.')
+    if sampling is None and not 1 <= n_best <= beam_size:
+        raise UserError(
+            f'n_best={n_best} must be from 1 to the beam size, which is {beam_size}: '
+            'raise beam_size, or lower n_best.'
+        )
+    if mbr is not None and mbr not in METRICS:
+        raise UserError(
+            f'mbr={shown(mbr)} must be one of {", ".join(METRICS)}{did_you_mean(str(mbr), METRICS)}'
+        )
+    if mbr is not None and not 2 <= n_best <= _MOST_MBR_OUTPUTS:
+        raise UserError(
+            f'n_best={n_best} must be from 2 to {_MOST_MBR_OUTPUTS:,} with mbr={mbr}, which '
+            'compares each two outputs.'
+        )

@@ -1,6 +1,6 @@
 """Code that only GPUs run: attention by cuDNN, and a deterministic embedding gradient.
 
-launch/README.md has what was measured. tests/accelerator_programs.py compiles it for an H200.
+launch/clusters.md has what was measured. tests/accelerator_programs.py compiles it for an H200.
 """
 
 import functools
