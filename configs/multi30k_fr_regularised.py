@@ -4,8 +4,8 @@
         --config.train.steps=4000 --workdir=runs/multi30k_fr_4000
     python -m transformer_jax.main --config=configs/multi30k_fr_regularised.py:FOLDER
 
-FOLDER is that of multi30k_fr.py. No run has been finished: configs/lab_notes.md has the dev scores of
-an earlier recipe.
+FOLDER is that of multi30k_fr.py. No run has been finished: configs/lab_notes.md has the dev scores
+of an earlier recipe.
 """
 
 import runpy
