@@ -167,7 +167,7 @@ def test_order_changes_nothing(alone):
 @pytest.mark.parametrize('positions', [1, 40, 512])
 def test_the_size_of_a_batch_changes_nothing(alone, monkeypatch, positions):
     sources, targets, of_each, attended = alone
-    monkeypatch.setattr(module, '_POSITIONS', {'cpu': positions})
+    monkeypatch.setattr(module, 'usual_positions', lambda: positions)
     assert_all_close(log_probs(network(model(ONE)), sources, targets), of_each)
     assert_all_close(attention(network(model(ONE)), sources, targets), attended)
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer_jax.model.dropout import Dropout, dropout
+from transformer_jax.model.dropout import Dropout
+from transformer_jax.model.kernels.dropout import dropout
 
 
 @pytest.mark.parametrize('rate', [-0.1, 1.0, 1.5])

@@ -59,7 +59,7 @@ def test_residual_by_hand(norm):
     variables = {
         'params': {'norm': {'scale': jnp.array([1.0, 2.0]), 'bias': jnp.array([0.0, 5.0])}}
     }
-    output = module.apply(variables, x, lambda y: y * 10.0, deterministic=True)
+    output, _ = module.apply(variables, x, lambda y: (y * 10.0, None), deterministic=True)
     # post: LayerNorm([11, 33]) = [-1, 1], scaled and moved; pre: [1, 3] + 10 · [-1, 7].
     expected = {'post': [-1.0, 7.0], 'pre': [-9.0, 73.0]}[norm]
     np.testing.assert_allclose(output[0, 0], expected, atol=1e-4)
@@ -69,19 +69,19 @@ def test_post_norm_residual_adds_in_float32():
     # 256 + 1 is 256 in bfloat16, and a vector without variance would be normalised to 0.
     x = jnp.array([[[256.0, 256.0]]])
     sublayer_output = jnp.array([[[1.0, 0.0]]], jnp.bfloat16)
-    output, _ = Residual(ModelConfig(dropout_rate=0.0)).init_with_output(
-        jax.random.key(0, impl='rbg'), x, lambda y: sublayer_output, deterministic=True
+    (output, other), _ = Residual(ModelConfig(dropout_rate=0.0)).init_with_output(
+        jax.random.key(0, impl='rbg'), x, lambda y: (sublayer_output, 'other'), deterministic=True
     )
-    assert output.dtype == jnp.float32
+    assert output.dtype == jnp.float32 and other == 'other'
     np.testing.assert_allclose(output[0, 0], [1.0, -1.0], atol=0.05)
 
 
 def test_dropout_applies_to_the_sublayer_and_not_to_the_residual_path():
     x = normal(0, 2, 20, 50)
-    output = Residual(ModelConfig(dropout_rate=0.25, norm='pre')).apply(
+    output, _ = Residual(ModelConfig(dropout_rate=0.25, norm='pre')).apply(
         {'params': {'norm': {'scale': jnp.ones(50), 'bias': jnp.zeros(50)}}},
         x,
-        lambda y: jnp.full_like(y, 3.0),
+        lambda y: (jnp.full_like(y, 3.0), None),
         deterministic=False,
         rngs={'dropout': jax.random.key(0, impl='rbg')},
     )
@@ -92,10 +92,10 @@ def test_dropout_applies_to_the_sublayer_and_not_to_the_residual_path():
 
 
 def test_post_norm_applies_dropout_before_sum_and_norm():
-    output = Residual(ModelConfig(dropout_rate=0.5)).apply(
+    output, _ = Residual(ModelConfig(dropout_rate=0.5)).apply(
         {'params': {'norm': {'scale': jnp.ones(1000), 'bias': jnp.zeros(1000)}}},
         jnp.zeros((1, 1, 1000)),
-        jnp.ones_like,
+        lambda y: (jnp.ones_like(y), None),
         deterministic=False,
         rngs={'dropout': jax.random.key(0, impl='rbg')},
     )

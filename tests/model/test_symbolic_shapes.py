@@ -8,7 +8,7 @@ from jax import export
 from tiny_model import SOURCE, TARGET, VOCAB, model, shapes_of, tiny
 
 from transformer_jax.model import Decoder, Encoder, Layout, Transformer, grow_cache, shift_right
-from transformer_jax.model.embedder import chunked_loss
+from transformer_jax.model.kernels.chunked_loss import chunked_loss
 from transformer_jax.training.loss import label_smoothed_loss, symmetric_divergence
 
 VARIANTS = [

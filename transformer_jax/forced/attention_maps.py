@@ -13,13 +13,12 @@ from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.forced.teacher_forcing import TeacherForcing
 from transformer_jax.inference.network import Ensemble, Network
+from transformer_jax.inference.sorted_batches import ATTENTION_POSITIONS
 from transformer_jax.model import shift_right
 from transformer_jax.runtime.program_cache import cached_jit
 
 START, EOS = '<start>', '</s>'
 TOP = 5
-# Tokens of a batch, for each side: the logits of all of them are in memory together.
-_POSITIONS = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +86,7 @@ class AttentionReader:
     def __init__(self, network: Network, vocabulary: VocabularyPair):
         """Read the attention of the model of `network`."""
         self._vocabulary = vocabulary
-        self._teacher_forcing = TeacherForcing(network, positions=_POSITIONS)
+        self._teacher_forcing = TeacherForcing(network, positions=ATTENTION_POSITIONS)
 
     def fix_shapes(self, longest: int) -> None:
         """Compile what pairs of up to `longest` tokens need, so that nothing is compiled later."""

@@ -7,16 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer_jax.data.batching.buckets import batches_by_length
 from transformer_jax.data.batching.token_store import sentences_from
 from transformer_jax.inference.network import Ensemble, Network
+from transformer_jax.inference.sorted_batches import rows_of, sorted_batches, usual_positions
 from transformer_jax.runtime.program_cache import cached_jit
-from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import shard_whole_batch
-
-# Positions of a batch.
-_POSITIONS = {'cpu': 2048}
-_ACCELERATOR_POSITIONS = 2**15
 
 
 class Features(NamedTuple):
@@ -56,16 +51,12 @@ def encode(network: Network, sentences: Sequence[np.ndarray]) -> Features:
     mask = np.arange(longest)[None] < lengths[:, None]
     width = network.ensemble.models[0].config.d_model
     states = np.zeros((len(sentences), longest, width), np.float32)
-    positions = _POSITIONS.get(jax.default_backend(), _ACCELERATOR_POSITIONS)
-    if not len(sentences):
-        return Features(states, mask, tokens)
-    for (_, length, _), ids in batches_by_length(lengths, positions, network.max_sequence_length):
-        stop_if_requested()
-        batch = shard_whole_batch({'source': packed.padded(ids, length)}, network.mesh)
+    most = network.max_sequence_length
+    for ids, batch in sorted_batches({'source': packed}, positions=usual_positions(), most=most):
+        batch = shard_whole_batch(batch, network.mesh)
         found = jax.device_get(_encode(network.variables, batch, ensemble=network.ensemble))
-        real = ids >= 0
-        most = min(length, longest)
-        states[ids[real], :most] = found[: len(ids)][real, :most]
+        for index, states_SD in rows_of(ids, found):
+            states[index, : len(states_SD)] = states_SD[:longest]
     states[~mask] = 0.0
     return Features(states, mask, tokens)
 

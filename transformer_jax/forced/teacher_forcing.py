@@ -8,22 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer_jax.data.batching.buckets import ROW_MULTIPLE, batches_by_length, padded_lengths
+from transformer_jax.data.batching.buckets import ROW_MULTIPLE, padded_lengths
 from transformer_jax.data.batching.token_store import sentences_from
 from transformer_jax.decoding import average_predictions
 from transformer_jax.errors import UserError
 from transformer_jax.inference.network import CrossAttention, Ensemble, Network
+from transformer_jax.inference.sorted_batches import rows_of, sorted_batches, usual_positions
 from transformer_jax.model import shift_right
 from transformer_jax.model.embedder import OutputWeights, logits
 from transformer_jax.runtime import memory
 from transformer_jax.runtime.program_cache import cached_jit
-from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import shard_whole_batch
 
-# Positions of a batch, and positions that have logits at the same time: these take more memory than
-# all else. On CPUs, they should fit into the cache.
-_POSITIONS = {'cpu': 2048}
-_ACCELERATOR_POSITIONS = 2**15
+# Positions that have logits at the same time: these take more memory than all else.
 _CHUNK = {'cpu': 512}
 _ACCELERATOR_CHUNK = 8192
 _REMEDY = 'shorten it, or remove it.'
@@ -46,8 +43,7 @@ class TeacherForcing:
           positions: tokens of a batch, for each side; None takes what suits the devices.
         """
         self.network = network
-        usual = _POSITIONS.get(jax.default_backend(), _ACCELERATOR_POSITIONS)
-        self.positions = usual if positions is None else positions
+        self.positions = usual_positions() if positions is None else positions
         self.max_rows: int | None = None
         self._memory_check = memory.MemoryCheck(network.mesh.local_devices[0])
 
@@ -120,12 +116,12 @@ class TeacherForcing:
         Raises:
           UserError: as `log_probs`.
         """
-        source, target = sentences_from(sources), sentences_from(targets)
-        lengths = np.maximum(source.lengths, target.lengths)
+        sides = {'source': sentences_from(sources), 'target': sentences_from(targets)}
+        lengths = np.maximum(sides['source'].lengths, sides['target'].lengths)
         most = self.network.max_sequence_length
         static = {'ensemble': self.network.ensemble, **static}
-        for (_, length, _), ids in batches_by_length(lengths, self.positions, most, self.max_rows):
-            stop_if_requested()
+        shapes = {'positions': self.positions, 'most': most, 'max_rows': self.max_rows}
+        for ids, batch in sorted_batches(sides, **shapes):
             longest = ids[0]
             number = longest + 1 if numbers is None else numbers[longest]
             name = f'line {number}, a pair with {lengths[longest]:,} tokens'
@@ -133,10 +129,7 @@ class TeacherForcing:
                 raise UserError(
                     f'model.max_positions={most}: too few learned positions for {name}: {_REMEDY}'
                 )
-            batch = {'source': source.padded(ids, length), 'target': target.padded(ids, length)}
-            found = self._run_batch(program, static, batch, name)
-            for row, index in enumerate(ids[ids >= 0].tolist()):
-                yield index, jax.tree.map(lambda x, row=row: x[row], found)
+            yield from rows_of(ids, self._run_batch(program, static, batch, name))
 
     def fix_shapes(self, longest: int) -> list[np.ndarray]:
         """Use few shapes from now on; return ids that need each of those up to `longest` tokens."""

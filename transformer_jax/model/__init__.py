@@ -19,6 +19,7 @@ from transformer_jax.model.attention import (
     dot_product_attention,
     padding_mask,
 )
+from transformer_jax.model.kernels.transposed import transposed_kernels
 from transformer_jax.model.kv_cache import (
     DecodingCache,
     KVCache,
@@ -29,12 +30,7 @@ from transformer_jax.model.kv_cache import (
 )
 from transformer_jax.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.parameters import (
-    in_compute_dtype,
-    parameter_count,
-    parameter_shapes,
-    transposed_kernels,
-)
+from transformer_jax.model.parameters import in_compute_dtype, parameter_count, parameter_shapes
 from transformer_jax.model.positions import sinusoidal_positions
 from transformer_jax.model.stacks import Decoder, Encoder, empty_cache
 from transformer_jax.model.transformer import Transformer, shift_right

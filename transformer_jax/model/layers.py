@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -135,15 +136,26 @@ class Residual(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, sublayer: Callable[[jax.Array], jax.Array], *, deterministic: bool
-    ) -> jax.Array:
-        """Apply `sublayer`, a function from [B, T, D] to [B, T, D], to `x` [B, T, D]."""
+        self, x: jax.Array, sublayer: Callable[[jax.Array], tuple], *, deterministic: bool
+    ) -> tuple[jax.Array, Any]:
+        """Apply a sub-layer.
+
+        Args:
+          x: [B, T, D].
+          sublayer: a function from [B, T, D] to [B, T, D] and anything else.
+          deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
+
+        Returns:
+          [B, T, D], and what else `sublayer` has returned.
+        """
         norm = layer_norm(self.config, 'norm')
         dropout = functools.partial(Dropout(self.config.dropout_rate), deterministic=deterministic)
         if self.config.norm == 'pre':
-            return x + dropout(sublayer(norm(x))).astype(x.dtype)
+            y_BTD, other = sublayer(norm(x))
+            return x + dropout(y_BTD).astype(x.dtype), other
+        y_BTD, other = sublayer(x)
         # Add in float32, because a residual stream in bfloat16 loses small updates.
-        return norm(x + dropout(sublayer(x)).astype(jnp.float32))
+        return norm(x + dropout(y_BTD).astype(jnp.float32)), other
 
 
 class EncoderLayer(nn.Module):
@@ -177,16 +189,17 @@ class EncoderLayer(nn.Module):
         config = self.config
         self_attention = attention(config, self.layout, 'self_attention')
         transform = feed_forward(config, self.layout, 'feed_forward')
-        x = Residual(config, name='self_attention_residual')(
+        x, _ = Residual(config, name='self_attention_residual')(
             x,
-            lambda y: self_attention(y, mask=mask, deterministic=deterministic)[0],
+            lambda y: self_attention(y, mask=mask, deterministic=deterministic),
             deterministic=deterministic,
         )
-        return Residual(config, name='feed_forward_residual')(
+        x, _ = Residual(config, name='feed_forward_residual')(
             x,
-            lambda y: transform(y, deterministic=deterministic),
+            lambda y: (transform(y, deterministic=deterministic), None),
             deterministic=deterministic,
         )
+        return x  # [B, S, D]
 
 
 class DecoderLayer(nn.Module):
@@ -249,35 +262,28 @@ class DecoderLayer(nn.Module):
         if memory is None and memory_mask is not None:
             raise ValueError('memory_mask is given, but memory=None: give both or neither.')
         transform = feed_forward(config, self.layout, 'feed_forward')
-        caches = {'memory': None}
-
-        def attend_self(y: jax.Array) -> jax.Array:
-            y, caches['self'] = self_attention(
+        x, self_cache = Residual(config, name='self_attention_residual')(
+            x,
+            lambda y: self_attention(
                 y,
                 mask=self_mask,
                 causal=self_mask is None,
                 deterministic=deterministic,
                 cache=cache,
                 position=position,
-            )
-            return y
-
-        def attend_memory(y: jax.Array) -> jax.Array:
-            y, caches['memory'] = cross_attention(
-                y, memory, memory_mask, deterministic=deterministic
-            )
-            return y
-
-        x = Residual(config, name='self_attention_residual')(
-            x, attend_self, deterministic=deterministic
-        )
-        if memory is not None:
-            x = Residual(config, name='cross_attention_residual')(
-                x, attend_memory, deterministic=deterministic
-            )
-        x = Residual(config, name='feed_forward_residual')(
-            x,
-            lambda y: transform(y, deterministic=deterministic),
+            ),
             deterministic=deterministic,
         )
-        return x, caches['self'], caches['memory']
+        memory_cache = None
+        if memory is not None:
+            x, memory_cache = Residual(config, name='cross_attention_residual')(
+                x,
+                lambda y: cross_attention(y, memory, memory_mask, deterministic=deterministic),
+                deterministic=deterministic,
+            )
+        x, _ = Residual(config, name='feed_forward_residual')(
+            x,
+            lambda y: (transform(y, deterministic=deterministic), None),
+            deterministic=deterministic,
+        )
+        return x, self_cache, memory_cache

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from transformer_jax.model import Transformer, shift_right
-from transformer_jax.model.embedder import chunked_loss
+from transformer_jax.model.kernels.chunked_loss import chunked_loss
 from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 from transformer_jax.training.state import LogWindow, TrainState
 

@@ -74,10 +74,10 @@ def test_a_pair_longer_than_the_learned_positions_is_refused(setting):
 
 
 def test_a_very_long_line_is_alone_in_its_batch(setting, monkeypatch):
-    monkeypatch.setattr(module, '_POSITIONS', 96)
+    monkeypatch.setattr(module, 'LOSS_POSITIONS', 96)
     mesh = make_mesh(devices=jax.devices()[:1])
     evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
-    shapes = [batch['source'].shape for batch in evaluator._batches(*evaluator._encoded(PAIRS))]
+    shapes = [batch['source'].shape for batch in evaluator._batches(evaluator._encoded(PAIRS))]
     assert shapes[-1] == (8, 8) and shapes[0][0] == 1
     assert all(rows * length <= 96 or rows == 1 for rows, length in shapes)
 
@@ -86,7 +86,7 @@ def test_shorter_pairs_fill_the_batches_of_longer_ones(setting):
     mesh = make_mesh(devices=jax.devices()[:1])
     evaluator = LossEvaluator(setting['model'], setting['vocabulary'], 0.1, mesh)
     pairs = [('the cat ' * k, 'le chat ' * k) for k in range(1, 9)]
-    (batch,) = evaluator._batches(*evaluator._encoded(pairs))
+    (batch,) = evaluator._batches(evaluator._encoded(pairs))
     assert np.sum(np.any(batch['source'] != 0, axis=1)) == len(pairs)
 
 

@@ -8,19 +8,16 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from transformer_jax.data.batching.buckets import batches_by_length
 from transformer_jax.data.batching.token_store import Sentences, sentences_from
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
+from transformer_jax.inference.sorted_batches import LOSS_POSITIONS, sorted_batches
 from transformer_jax.inference.source_cut import cut_source
 from transformer_jax.model import Transformer
 from transformer_jax.runtime import memory, signals
 from transformer_jax.runtime.program_cache import cached_jit
 from transformer_jax.sharding import shard_whole_batch
 from transformer_jax.training.step import eval_step
-
-# Positions of one batch, to bound the memory.
-_POSITIONS = 2048
 
 _eval_step = cached_jit(static_argnames=('model', 'label_smoothing'))(eval_step)
 
@@ -93,8 +90,7 @@ class LossEvaluator:
           UserError: if a pair is too long for the memory of a device or for learned positions.
         """
         loss = nll = tokens = 0.0
-        for batch in self._batches(*self.check(params, pairs)):
-            signals.stop_if_requested()
+        for batch in self._batches(self.check(params, pairs)):
             sums = self._sums(params, batch)
             # Added on the host in double precision.
             loss, nll, tokens = (
@@ -104,7 +100,7 @@ class LossEvaluator:
 
     def prepare(self, params: Any, pairs: Sequence[tuple[str, str]]) -> None:
         """Compile all that measuring `pairs` runs, by running one batch of each shape."""
-        shapes = {batch['source'].shape: batch for batch in self._batches(*self._encoded(pairs))}
+        shapes = {batch['source'].shape: batch for batch in self._batches(self._encoded(pairs))}
         for batch in shapes.values():
             signals.stop_if_requested()
             jax.block_until_ready(self._sums(params, batch))
@@ -125,7 +121,7 @@ class LossEvaluator:
             raise UserError(
                 f'model.max_positions={reach}: too few learned positions for {name}: {remedy}'
             )
-        batch = next(self._batches(*encoded))  # the longest pair, alone if it is long
+        batch = next(self._batches(encoded))  # the longest pair, alone if it is long
         shape = batch['source'].shape
         if shape[1] >= memory.CHECK_FROM_TOKENS:
             self._long_lines.check(
@@ -147,9 +143,8 @@ class LossEvaluator:
         target = sentences_from(self.vocabulary.target.encode(targets))
         return _Encoded(source, target, np.maximum(source.lengths, target.lengths))
 
-    def _batches(
-        self, source: Sentences, target: Sentences, lengths: np.ndarray
-    ) -> Iterator[dict[str, np.ndarray]]:
-        reach = self.model.config.max_sequence_length
-        for (_, length, _), ids in batches_by_length(lengths, _POSITIONS, reach):
-            yield {'source': source.padded(ids, length), 'target': target.padded(ids, length)}
+    def _batches(self, encoded: _Encoded) -> Iterator[dict[str, np.ndarray]]:
+        sides = {'source': encoded.source, 'target': encoded.target}
+        most = self.model.config.max_sequence_length
+        for _, batch in sorted_batches(sides, positions=LOSS_POSITIONS, most=most):
+            yield batch

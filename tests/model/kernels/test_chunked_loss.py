@@ -7,8 +7,8 @@ import pytest
 from closeness import assert_close
 from tiny_model import SOURCE, TARGET, VOCAB, model, normal
 
-from transformer_jax.model import embedder
-from transformer_jax.model.embedder import chunked_sum
+from transformer_jax.model.kernels import chunked_loss
+from transformer_jax.model.kernels.chunked_loss import chunked_sum
 
 
 def squares(logits, targets):
@@ -18,13 +18,13 @@ def squares(logits, targets):
 
 def squares_in_chunks(positions, monkeypatch, rows=8, **options):
     """Return value and gradient of the squared logits, and whether all existed at once."""
-    monkeypatch.setattr(embedder, '_positions_per_chunk', lambda d_model: positions)
+    monkeypatch.setattr(chunked_loss, '_positions_per_chunk', lambda d_model: positions)
     module, variables, _ = model(output_bias=True)
     source, target = (jnp.tile(x, (rows // 2, 1)) for x in (SOURCE, TARGET))
 
     def total(variables):
         states, weights = module.apply(variables, source, target, method='decoder_states')
-        loss = embedder.chunked_loss
+        loss = chunked_loss.chunked_loss
         return loss(states, weights, target, squares, layout=module.layout, **options)
 
     gradient = jax.value_and_grad(total, has_aux=True)
@@ -65,7 +65,7 @@ def test_rows_of_a_group_stay_in_one_chunk(monkeypatch):
     ],
 )
 def test_the_chunk_count_divides_the_rows_and_is_near_the_wanted_one(units, wanted, count):
-    assert embedder._chunk_count(units, wanted) == count
+    assert chunked_loss._chunk_count(units, wanted) == count
 
 
 def chunk_value(weights, x, powers):
