@@ -195,8 +195,9 @@ def _parser() -> command_line.Parser:
     parser = command_line.Parser(
         command='translate',
         description='Translates each line of the input to one line of the output, in order. An\n'
-        'empty line stays empty. It answers the lines that have come as soon as no more are\n'
-        'waiting. With --output, a stopped command can be run again and resumes where it stopped.\n'
+        'empty line stays empty. From a pipe it answers what has arrived, without waiting for\n'
+        'the end of input. With --output, a stopped command can be run again and resumes where\n'
+        'it stopped.\n'
         'At a terminal, :help lists commands that change n_best, scores and beam_size.\n'
         'Files (.srt, .html, .docx, .odt) are translated as a whole, and do not resume.',
     )

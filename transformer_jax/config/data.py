@@ -76,7 +76,8 @@ class DataConfig:
         False; if empty, both are trained, each on its side of the training set.
       target_vocabulary: as source_vocabulary, for the target language.
       vocabulary_type: kind of pieces that are trained: 'bpe' (as in the paper), 'unigram' (Kudo,
-        2018), 'word' (what stands between spaces) or 'char' (characters). Bytes spell the others.
+        2018), 'word' (what stands between spaces) or 'char' (characters). Characters that are not
+        in the vocabulary are spelled as UTF-8 bytes.
       target_vocabulary_type: the same for the target, if shared_vocabulary is False; empty for the
         type of the source.
       vocab_size: number of pieces of a vocabulary, including the 256 bytes that spell unknown

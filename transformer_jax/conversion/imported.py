@@ -216,8 +216,7 @@ class Reader:
         more = sorted(x for x in self.file.shapes if x not in self._planned and not ignored(x))
         if more:
             raise UserError(
-                f'{str(self.path)!r} has arrays that no model that can be imported has: '
-                f'{listing(more)}.'
+                f'{str(self.path)!r} has arrays that this importer does not know: {listing(more)}.'
             )
 
     def read(self, name: str) -> np.ndarray:

@@ -53,7 +53,7 @@ _ENDED_BY = {
 _LISTS = ('ul', 'ol', 'menu', 'dl', 'table', 'select')
 # A small file could otherwise hold up a server. Pages of several megabytes have fewer.
 _MOST_TAGS = 200_000
-# Further elements within one another mark nothing, but keep their place.
+# Elements nested deeper than this are kept where they are, but not aligned.
 _MOST_OPEN = 32
 _MOST_ATTRIBUTES = 1_000_000
 # The attributes that are read.
@@ -271,7 +271,7 @@ class _Parser:
                 self._pieces.append(Piece(part, self._open))
 
     def _ends_copy(self, tag: str) -> bool:
-        """Whether a start tag ends the element that is copied, which has no end tag."""
+        """Whether `tag` implicitly closes the copied element (HTML lets `</p>` be omitted)."""
         if any(self._count_inside[name] for name in _LISTS):
             return False
         if self._copied == 'p':

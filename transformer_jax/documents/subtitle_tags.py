@@ -4,7 +4,7 @@ import html
 import re
 from typing import NamedTuple
 
-# Further tags within one another mark nothing, but keep their place.
+# Tags nested deeper than this are kept where they are, but not aligned.
 MOST_OPEN = 32
 TAG = re.compile(
     r'(</?(?:[biuscvpq]|font|em|strong|span|strike|del|ins|small|big|sub|sup|mark|lang|ruby|rt)\b'

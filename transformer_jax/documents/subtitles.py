@@ -33,8 +33,8 @@ from transformer_jax.translating.placeholders.marked_text import MarkedText, Mar
 # Files come from people who may mean harm. The time of these expressions is linear in a text.
 _SIGN = '[,.:，．。：]'
 _TIME = rf'([0-9]++){_SIGN}([0-9]++){_SIGN}([0-9]++){_SIGN}?+([0-9]*+)'
-# What begins a subtitle: a blank line or a number or both, and a line with two times. If that line
-# is damaged, the groups of the times are None.
+# A subtitle starts with a blank line, a number or both, then a line with two times. If that line is
+# damaged, the groups of the times are None.
 _HEAD = re.compile(
     rf'\n(?:\n?(-?[0-9]++\.?[0-9]*+)\s*)?\n'
     rf'(?:(?P<times>{_TIME} *+-[ -] *+> *+{_TIME}(?: [^\n]*+)?)[^\n]*+(?:\n|\Z)'

@@ -143,7 +143,7 @@ class ProgramCache:
         if key is not None:
             try:
                 self._write(self._folder / key, compiled)
-            except OSError as error:  # the names of the files would make each reason another one
+            except OSError as error:  # a path in the message would defeat warning only once
                 _warn_not_kept(f'{str(self._folder)!r}: {error.strerror}')
             except Exception as error:
                 _warn_not_kept(str(error))

@@ -117,7 +117,7 @@ class Batcher:
         self._queues: dict[tuple[Pair, int], list[_Waiting]] = {
             (model, length): [] for model in self._models.values() for length in LENGTHS
         }
-        # What a sentence of a length takes in a batch, as measured; before, as on a slow machine.
+        # Seconds per sentence, by padded length; first those of a slow machine.
         self._seconds = {length: length / 300 for length in LENGTHS}
         self._calls: collections.deque[tuple[str, Future, Callable[[], Any]]] = collections.deque()
         self._numbers = itertools.count()
@@ -233,7 +233,7 @@ class Batcher:
         return future
 
     def waiting(self) -> int:
-        """Return the number of sentences that wait, those included that nobody waits for."""
+        """Return the number of sentences that wait, including those whose client has gone."""
         return sum(map(len, self._queues.values()))
 
     def _is_full(self, client: str, count: int) -> bool:

@@ -27,7 +27,7 @@ def information_routes(server: 'Server') -> dict[str, Callable[[Request], Awaita
 
     async def health(request: Request) -> Response:
         if not server.batcher.is_alive():
-            return JSONResponse({'error': 'nothing translates any more: the log says why.'}, 503)
+            return JSONResponse({'error': 'the translation thread has stopped: see the log.'}, 503)
         return JSONResponse({'status': 'ok'})
 
     async def metrics(request: Request) -> Response:

@@ -84,7 +84,8 @@ class Languages:
         """Return the language of a text to translate into `target`; it may be `target` itself.
 
         Raises:
-          UserError: as `detect`, or if a source is not known: its texts would be taken for others.
+          UserError: as `detect`, or if the detector does not know one of our languages: it would
+            report another.
         """
         sources = {source for source, to in self.pairs if to == target}
         known = {code for codes in self._codes.values() for code in codes}

@@ -106,9 +106,8 @@ class BatchDecoder:
           sentences: int32 ids that end with EOS, at most `source_limit` of them each.
           options: what to look for, the same for all sentences.
           prefixes: forced first tokens of each sentence's outputs, int32 ids without EOS, or none.
-          lines: the line number of each sentence, which appears in error messages, and which
-            sentence of its line it is, counted from 0. Both determine its samples. None counts
-            lines from 0.
+          lines: (line number, number of the sentence in its line) of each sentence; they seed its
+            samples and appear in errors. None counts lines from 0.
 
         Raises:
           UserError: if a device has too little memory for one of the sentences.

@@ -18,8 +18,8 @@ class Translation(NamedTuple):
 
     Attributes:
       text: the output as raw text.
-      score: log-probability in nats, divided by the length penalty, plus the coverage penalty; from
-        sampling it is the log-probability. The scores of several sentences are added. With `mbr` it
+      score: beam search: log-probability in nats / length penalty + coverage penalty; sampling: the
+        plain log-probability. The scores of several sentences are added. With `mbr` it
         is the expected metric, 0 to 100; of several sentences the mean, weighted by the characters
         of their outputs. Without an output it is -inf, and 0 with `mbr`.
       tokens: the pieces of the output, without EOS.

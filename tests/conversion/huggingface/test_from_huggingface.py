@@ -188,7 +188,7 @@ def test_licence_of_the_model_card_is_kept(tmp_path):
         ({'encoder_layers': 0, 'decoder_layers': 0}, r'encoder_layers=0, which must be 1 or more'),
         ({'vocab_size': 6}, r'ids that are not from 0 to 5'),
         ({'encoder_ffn_dim': 13, 'decoder_ffn_dim': 13}, r'fc1.weight'),
-        ({'encoder_layers': 1, 'decoder_layers': 1}, r'has arrays that no model'),
+        ({'encoder_layers': 1, 'decoder_layers': 1}, r'arrays that this importer does not'),
         ({'encoder_layers': 3, 'decoder_layers': 3}, r'has no model.encoder.layers.2'),
         ({'share_encoder_decoder_embeddings': False}, r'target_vocab.json.* is missing'),
     ],

@@ -24,7 +24,7 @@ def test_keys_and_their_limits_are_read(tmp_path):
     [
         ('a b', 'line 1, is not KEY'),
         ('a\na 1 2', 'line 2, is not KEY'),
-        ('a\nb\na 5', 'line 3, has a key that is there before'),
+        ('a\nb\na 5', 'line 3, repeats the key of an earlier line'),
         ('# none\n', 'has no key'),
         (b'\xff', 'is not UTF-8'),
         (None, 'cannot be read'),

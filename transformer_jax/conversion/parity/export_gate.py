@@ -104,7 +104,7 @@ class Agreement:
 
     def _token_ids(self, pieces: Sequence[str]) -> np.ndarray:
         ids = [self._ids[piece] for piece in pieces]
-        # At the limit, EOS is no choice of the model.
+        # At the length limit EOS is forced, so it is not compared.
         ended = [self._vocabulary.eos_id] if len(ids) + 1 < self._limit else []
         return np.array([*ids, *ended], np.int32)
 

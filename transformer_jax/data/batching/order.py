@@ -80,7 +80,7 @@ class MixedOrder:
 
 
 def shuffled(positions: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
-    """Return the numbers at positions of an endless row of shuffles of the numbers below `size`.
+    """Return elements of shuffle 0 + shuffle 1 + ..., each a permutation of range(size).
 
     The shuffle is a Feistel network, which permutes a power of four; a result that is too large
     goes through it again, until it is not (Black and Rogaway, 2002).

@@ -25,7 +25,6 @@ from transformer_jax.errors import UserError, shown
 from transformer_jax.storage.buckets import local_path
 from transformer_jax.storage.files import atomic_write, read_regular
 
-# SentencePiece keeps its training sentences in memory, and five million are enough.
 # SentencePiece silently skips longer words; its default is 4192 bytes.
 _MAX_WORD_BYTES = 1 << 20
 _TAGGED = re.compile(r'\s*(<2[\w-]+>)\s*')

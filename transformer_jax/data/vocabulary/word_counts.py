@@ -12,9 +12,8 @@ _MOST = 1 << 20  # different words in memory
 def count_words(sentences: Iterable[str]) -> Counter[str]:
     """Return how often each word occurs; a word is what stands between spaces.
 
-    If there are more different words than fit in memory, the rarer half is forgotten, each time
-    that it happens. Of words that are equally rare, as the sentences of a language without spaces
-    are, it is a random half, always the same.
+    Whenever the table is full, the rarer half of its words is dropped. Of equally rare words, as
+    the sentences of a language without spaces are, it is a random half, always the same.
 
     Args:
       sentences: the text.

@@ -167,7 +167,7 @@ class Wrapper:
         return copies.shell(parent, self.element)
 
     def close(self, parent: Any, copies: Copies) -> None:
-        """Do nothing: the element has an end."""
+        """Write nothing: no end mark is needed here (unlike Word's marks of fields)."""
 
 
 class OpenMarks:

@@ -41,7 +41,9 @@ def read_keys(path: str | os.PathLike[str]) -> dict[bytes, int | None]:
                 'correct it.'
             )
         if _digest(fields[0]) in keys:
-            raise UserError(f'{name}, line {number}, has a key that is there before: remove one.')
+            raise UserError(
+                f'{name}, line {number}, repeats the key of an earlier line: remove one of the two.'
+            )
         keys[_digest(fields[0])] = int(fields[1]) if fields[1:] else None
     if not keys:
         raise UserError(f'{name} has no key: write one on a line, or leave the flag out.')

@@ -89,7 +89,7 @@ class MarkedText:
         Args:
           output: translation of `text`.
           alignment: pairs (word of `text`, word of `output`). Of several pairs of an output word,
-            the first counts. One without a pair is marked as both of its neighbours are.
+            the first counts. An unaligned word gets the marks that both neighbours share.
         """
         if not self._spans:
             return self.pieces
@@ -255,7 +255,7 @@ def _word(text: str, marks: Sequence[Marks]) -> _Word:
 
 
 def _without_blanks(pieces: Sequence[Piece]) -> tuple[set[int], list[Piece]]:
-    """Take blanks away between which and punctuation there is a point, as in 'see <img>, too'.
+    """Remove a blank if only a point separates it from following punctuation: 'see <img> , too'.
 
     Returns:
       The indices of the points that need a blank before them, and the pieces.
@@ -347,7 +347,7 @@ def _marked_within(word: str, source: _Word) -> list[Piece]:
 def _cores(words: Sequence[_Word], sources: Sequence[int | None], nearest: Nearest) -> list[Marks]:
     """Return the marks of each output word."""
     found = [None if s is None else words[s].core for s in sources]
-    # A mark whose words have no translation marks the word that is nearest to them.
+    # If none of a mark's words is aligned, the mark goes to the nearest output word.
     present = {mark for marks in found if marks for mark in marks}
     for s, word in enumerate(words):
         if not present.issuperset(word.core):
