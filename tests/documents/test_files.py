@@ -42,8 +42,8 @@ def test_a_word_file_is_read():
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    for name in ('archive', 'office', 'word'):
-        monkeypatch.delitem(sys.modules, f'transformer_jax.documents.{name}', raising=False)
+    for name in ('archive', 'parts', 'word'):
+        monkeypatch.delitem(sys.modules, f'transformer_jax.documents.office.{name}', raising=False)
     monkeypatch.setitem(sys.modules, 'lxml', None)
     with pytest.raises(UserError, match=r"pip install 'transformer_jax\[documents\]'"):
         read_document('a.docx', b'')
