@@ -21,7 +21,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from transformer_jax.config import Config, VocabSizes
@@ -36,6 +35,7 @@ from transformer_jax.model import Transformer
 from transformer_jax.model.flops import step_flops
 from transformer_jax.model.kernels.matmul import matmul
 from transformer_jax.model.layers import compute_dtype
+from transformer_jax.runtime.jax_private import forget_cache_folder
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import shard_whole_batch
 from transformer_jax.storage.cache import keep_compiled_programs
@@ -181,14 +181,14 @@ def compilation(
     before = jax.config.jax_compilation_cache_dir
     with tempfile.TemporaryDirectory() as folder:
         keep_compiled_programs(Path(folder))
-        reset_cache()  # otherwise JAX keeps using the folder that it opened before
+        forget_cache_folder()
         for _ in ('cold', 'warm'):
             jax.clear_caches()
             begin = time.perf_counter()
             programs = compile_steps(config, vocab_sizes, plan.buckets, mesh, limit)
             seconds.append(time.perf_counter() - begin)
     jax.config.update('jax_compilation_cache_dir', before)
-    reset_cache()
+    forget_cache_folder()
     return programs, {'cold_seconds': seconds[0], 'warm_seconds': seconds[1]}
 
 

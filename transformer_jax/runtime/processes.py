@@ -158,8 +158,6 @@ def broadcast_from_first(name: str, value: str) -> str:
 
 
 def _client():
-    # The coordination service has no public name. A collective would time out while one process
-    # tokenises.
-    from jax._src import distributed
+    from transformer_jax.runtime.jax_private import coordination_client
 
-    return distributed.global_state.client
+    return coordination_client()

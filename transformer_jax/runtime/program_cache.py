@@ -183,10 +183,12 @@ class ProgramCache:
         import jax
         from jax.experimental import serialize_executable
 
+        from transformer_jax.runtime import jax_private
+
         if jax.config.jax_enable_compilation_cache and jax.config.jax_compilation_cache_dir:
             raise ValueError("JAX's own cache is in use")  # see `open`
         # Without a list of devices, JAX would load the program for all devices.
-        devices = [device.id for device in program.runtime_executable().local_devices()]
+        devices = jax_private.device_ids(program)
         content = pickle.dumps((devices, serialize_executable.serialize(program)))
         make_folder(path.parent, PRIVATE)
         with atomic_write(path, 'wb') as file:
@@ -270,10 +272,12 @@ def _machine() -> str:
     """Return a digest of versions, options and devices."""
     import jax
 
+    from transformer_jax.runtime import jax_private
+
     installed = {f'{x.name} {x.version}'.lower() for x in importlib.metadata.distributions()}
     options = (
         f'{name}={value!r}'
-        for name, value in sorted(jax.config.values.items())
+        for name, value in sorted(jax_private.options().items())
         if not any(word in name for word in _OTHER_OPTIONS)
     )
     devices = jax.devices()
