@@ -10,6 +10,8 @@ from transformer_jax.config.decode import DecodeConfig
 from transformer_jax.config.mesh import MeshConfig
 from transformer_jax.config.model import ModelConfig
 from transformer_jax.config.optimizer import OptimizerConfig
+from transformer_jax.config.structures import FIELDS as STRUCTURES
+from transformer_jax.config.structures import as_text
 from transformer_jax.config.train import TrainConfig
 from transformer_jax.config.validation import fail
 from transformer_jax.errors import UserError
@@ -176,7 +178,10 @@ class Config:
                 fail(section, given, 'must be a section with fields of its own.')
             for name in given:
                 check_key(f'{section}.{name}')
-            values[section] = section_class(**dict(given.items()))
+            fields = dict(given.items())
+            if section == 'data':
+                fields |= {x: as_text(x, fields[x]) for x in STRUCTURES if x in fields}
+            values[section] = section_class(**fields)
         for section in mapping:
             check_key(str(section))
         return cls(**values)
@@ -187,9 +192,12 @@ class Config:
 
     def to_config_dict(self):
         """Return an `ml_collections.ConfigDict` with every field, for config files to change."""
-        from ml_collections import ConfigDict  # only config files need it
+        from ml_collections import ConfigDict, FieldReference  # only config files need it
 
-        config = ConfigDict(self.to_dict())
+        values = self.to_dict()
+        for name in STRUCTURES:  # of any type, as a file may write lists and dicts
+            values['data'][name] = FieldReference(values['data'][name], field_type=object)
+        config = ConfigDict(values)
         config.lock()  # a misspelt field then fails on its line of the config file
         return config
 
