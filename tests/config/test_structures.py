@@ -10,13 +10,17 @@ from transformer_jax.errors import UserError
 def config(**fields):
     written = Config().to_config_dict()
     written.data.corpus = 'files'
+    if 'corpora' not in fields:
+        written.data.train_source = 'all.tsv'
     for name, value in fields.items():
         written.data[name] = value
     return Config.from_mapping(written.to_dict())
 
 
 def text(field, value):
-    corpora = {'corpora': 'web\nnews'} if field == 'mix' else {}
+    corpora = (
+        {'corpora': 'web train_source=a.tsv\nnews train_source=b.tsv'} if field == 'mix' else {}
+    )
     return getattr(config(**corpora, **{field: value}).data, field)
 
 
@@ -39,7 +43,7 @@ def test_lists_and_dicts_are_texts(field, value, expected):
 def test_parts_of_a_mixture_keep_their_values():
     parts = {
         'web': {'train_source': 'my web.tsv', 'filters': {'ratio': 3, 'duplicates': True}},
-        'news': {'train_source': "the 'old'; one.en", 'tag': '<2fr>', 'dev_source': ''},
+        'news': {'train_source': "the 'old'; one.tsv", 'tag': '<2fr>', 'dev_source': ''},
     }
     found = read_corpora(text('corpora', parts))
     assert found == {
