@@ -93,7 +93,8 @@ def test_every_file_beside_the_code_is_in_the_wheel():
     patterns = PYPROJECT['tool']['setuptools']['package-data']['transformer_jax']
     packed = {path for pattern in patterns for path in package.glob(pattern)}
     files = {path for path in package.rglob('*.*') if path.suffix not in ('.py', '.pyc')}
-    assert files - packed == {package / 'README.md'}
+    pages = ('CHANGELOG.md', 'CONTRIBUTING.md', 'README.md')
+    assert files - packed == {package / name for name in pages}
 
 
 @pytest.fixture(scope='module')

@@ -18,7 +18,8 @@ from transformer_jax.config import (
 )
 from transformer_jax.data.batching.buckets import Bucket
 from transformer_jax.errors import UserError
-from transformer_jax.model import Transformer, embedder
+from transformer_jax.model import Transformer
+from transformer_jax.model.kernels import chunked_loss
 from transformer_jax.sharding import (
     MeshLayout,
     local_rows,
@@ -48,7 +49,7 @@ MESHES = {
 def _logits_in_chunks():
     """Compute logits in chunks of one row a device, so that every mesh has several chunks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedder, '_positions_per_chunk', lambda d_model: 12)
+        patch.setattr(chunked_loss, '_positions_per_chunk', lambda d_model: 12)
         yield
 
 

@@ -152,7 +152,7 @@ def test_without_a_checkout_it_asks_what_to_clone(path, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('url', ['https://github.com/a/b.c.git', 'git@github.com:a/b.c'])
 def test_the_command_of_the_readme_names_the_clone(url, tmp_path):
-    readme = (FOLDER.parent / 'README.md').read_text(encoding='utf-8')
+    readme = (FOLDER.parent / 'look.md').read_text(encoding='utf-8')
     (command,) = (line for line in readme.splitlines() if line.startswith('sed -i'))
     (tmp_path / 'launch' / 'notebooks').mkdir(parents=True)
     copy = tmp_path / 'launch' / 'notebooks' / '1.ipynb'
