@@ -5,7 +5,6 @@ words of a translation from the first to the last that it marks, and those betwe
 """
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,9 +16,14 @@ from transformer_jax.translating.placeholders.marked_text import (
     common,
     with_whole_placeholders,
 )
-from transformer_jax.translating.placeholders.paired_marks import Side, as_part, dividing, pairs
+from transformer_jax.translating.placeholders.paired_marks import (
+    BEFORE_WORDS,
+    Side,
+    as_part,
+    dividing,
+    pairs,
+)
 
-_BEFORE_WORDS = re.compile(r'[\s,.;:!?)\]»”]+')
 # Further ranges within one another keep their order, but do not follow their words.
 _MOST_OPEN = 32
 _CLOSING = tuple(',.;:!?)]»”')
@@ -78,7 +82,7 @@ def divided(
             yield RangedText(part, side, is_part=True)
             yield piece
             part = []
-        elif k - 1 in places and (found := _BEFORE_WORDS.match(piece.text)):
+        elif k - 1 in places and (found := BEFORE_WORDS.match(piece.text))[0]:
             # It goes on with what is before the mark.
             yield RangedText([piece._replace(text=found[0])], side)
             part = [piece._replace(text=piece.text[found.end() :])]

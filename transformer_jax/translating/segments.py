@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 from transformer_jax.data.language_codes import language_of
 from transformer_jax.errors import UserError
-from transformer_jax.translating.placeholders.paired_marks import as_part, divided, may_divide
+from transformer_jax.translating.placeholders.paired_marks import (
+    BEFORE_WORDS,
+    as_part,
+    divided,
+    may_divide,
+)
 from transformer_jax.translating.placeholders.patterns import find_placeholders
 from transformer_jax.translating.target_languages import tagged
 
@@ -15,7 +20,6 @@ from transformer_jax.translating.target_languages import tagged
 # U+0085, form feed, ...) also occur within sentences, and the command `translate` keeps them there.
 _LINE_ENDS = re.compile('([\r\n]+)')
 _BLANK = re.compile(r'\s')
-_BEFORE_WORDS = re.compile(r'[\s,.;:!?)\]»”]*')
 
 
 class SegmentedText(NamedTuple):
@@ -190,7 +194,7 @@ def divide_templates(text: SegmentedText) -> SegmentedText:
             separators.append(after)
             continue
         for k, part in enumerate(parts):
-            begin = _BEFORE_WORDS.match(part).end() if k else 0
+            begin = BEFORE_WORDS.match(part).end() if k else 0
             words = part[begin:].rstrip()
             if k % 2 or not any(map(str.isalnum, words)):
                 separators[-1] += part

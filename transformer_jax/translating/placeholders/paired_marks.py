@@ -23,6 +23,8 @@ _COMMANDS = re.compile(
 _MAY_DIVIDE = re.compile(r'\{[%{#^/:a-z]|<[%?]|\*\|')
 # Kinds of marks that are commands of a template: what is between them are branches.
 _OF_TEMPLATES = frozenset(['code', 'block', 'double', 'single', 'merge'])
+# What follows a command, but belongs to the words before it.
+BEFORE_WORDS = re.compile(r'[\s,.;:!?)\]»”]*')
 # What is around the words of a mark, by the kind of the mark.
 _KINDS = tuple(
     (name, re.compile(pattern, re.DOTALL))
