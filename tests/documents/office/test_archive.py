@@ -1,3 +1,5 @@
+import io
+import struct
 import tracemalloc
 import zipfile
 
@@ -49,3 +51,54 @@ def test_no_declaration_hides_tags_from_their_count():
     blanks = ' ' * 300  # the encoding is beyond what is searched
     root = root_of(f'<?xml version="1.0"{blanks}encoding="UTF-7"?><x>+ADw-y/+AD4-</x>')
     assert root.text == '+ADw-y/+AD4-'
+
+
+class Pipe(io.BytesIO):
+    """A file in which sizes follow their parts, because it cannot go back to the headers."""
+
+    def seekable(self):
+        return False
+
+    def tell(self):
+        raise OSError
+
+
+def test_parts_that_are_not_replaced_keep_their_bytes_and_what_their_headers_say():
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, 'w') as archive:
+        archive.comment = b'comment'
+        archive.writestr('mimetype', b'application/x')
+        archive.writestr('x', b'<x>1</x>', zipfile.ZIP_DEFLATED)
+        archive.writestr('é.png', bytes(10_000), zipfile.ZIP_DEFLATED)
+    before = Archive(pipe.getvalue())
+    data = before.replaced(before.roots(['x']))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        assert archive.comment == b'comment'
+        assert archive.namelist() == before.names
+        assert archive.read('é.png') == bytes(10_000)
+        infos = archive.infolist()
+    assert [info.compress_type for info in infos] == [0, 8, 8]
+    for info in infos:
+        header = struct.unpack_from('<4s5H3L', data, info.header_offset)
+        sizes = (info.CRC, info.compress_size, info.file_size)
+        assert header[:4] == (b'PK\3\4', info.extract_version, info.flag_bits, info.compress_type)
+        assert header[6:] == sizes
+
+
+def test_a_part_with_a_password_is_copied():
+    data = bytearray(zip_of(x=b'<x/>', secret=b'secret'))
+    for signature, at in ((b'PK\3\4', 6), (b'PK\1\2', 8)):
+        data[data.rindex(signature) + at] |= 1
+    before = Archive(bytes(data))
+    with zipfile.ZipFile(io.BytesIO(before.replaced(before.roots(['x'])))) as archive:
+        assert archive.getinfo('secret').flag_bits == 1
+        with pytest.raises(RuntimeError, match='password'):
+            archive.read('secret')
+
+
+def test_a_part_of_more_than_two_gigabytes_is_refused():
+    data = bytearray(zip_of(x=b'<x/>'))
+    struct.pack_into('<L', data, data.index(b'PK\1\2') + 24, 2_000_000_001)
+    with pytest.raises(UserError, match="'x' has more than 2 GB"):
+        Archive(bytes(data))

@@ -22,6 +22,8 @@ except ModuleNotFoundError as error:
 _MOST_MEBIBYTES = 32
 _MOST_TAGS = 1_000_000
 _MOST_ATTRIBUTES = 2_000_000
+# Bytes of one part. Larger ones have other headers (ZIP64).
+_MOST_OF_ONE = 2_000_000_000
 # The methods that the formats allow. For others, zipfile decompresses more than it was asked for.
 _METHODS = frozenset([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 # An XML declaration that names another encoding than those that all readers of XML know.
@@ -64,6 +66,8 @@ class Archive:
         for info in self._infos:
             if info.compress_type not in _METHODS:
                 raise _damaged(f'{shown(info.filename)} is neither stored nor deflated')
+            if max(info.file_size, info.compress_size) > _MOST_OF_ONE:
+                raise _damaged(f'{shown(info.filename)} has more than 2 GB')
         # Otherwise a small file could have the same large part many times.
         if sum(info.compress_size for info in self._infos) > len(data):
             raise _damaged('parts overlap')
@@ -121,7 +125,7 @@ class Archive:
                     )
                     archive.writestr(info, part)
                 else:
-                    _copy(info, self._compressed(info), archive)
+                    _copy(info, self._compressed(info), archive, out)
         return out.getvalue()
 
     def _compressed(self, info: zipfile.ZipInfo) -> bytes:
@@ -133,15 +137,20 @@ class Archive:
         return self._data[begin : begin + info.compress_size]
 
 
-def _copy(info: zipfile.ZipInfo, compressed: bytes, archive: zipfile.ZipFile) -> None:
+def _copy(
+    info: zipfile.ZipInfo, compressed: bytes, archive: zipfile.ZipFile, out: io.BytesIO
+) -> None:
     """Write a part as it is compressed, which takes no time and is safe for parts of any size."""
-    info.flag_bits &= ~8  # the header has the size, which may have followed the part
-    info.header_offset = archive.start_dir
-    archive.fp.seek(archive.start_dir)
-    archive.fp.write(info.FileHeader() + compressed)
-    archive.filelist.append(info)
-    archive.NameToInfo[info.filename] = info
-    archive.start_dir = archive.fp.tell()
+    # Because zipfile would compress it again, it writes the part as stored. Then its two headers,
+    # of which it writes the second one at the end, get what is true.
+    part = copy.copy(info)
+    part.compress_type = zipfile.ZIP_STORED
+    archive.writestr(part, compressed)
+    part.compress_type, part.CRC, part.file_size = info.compress_type, info.CRC, info.file_size
+    part.flag_bits |= info.flag_bits & ~8  # the header has the size, which may have followed
+    header = out.getbuffer()[part.header_offset :]
+    struct.pack_into('<2H', header, 6, part.flag_bits, part.compress_type)
+    struct.pack_into('<3L', header, 14, part.CRC, part.compress_size, part.file_size)
 
 
 def _root(part: bytes) -> Any:
