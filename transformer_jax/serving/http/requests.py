@@ -12,6 +12,7 @@ from typing import Any
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.types import Message
 
 from transformer_jax.data.language_codes import find
 from transformer_jax.documents.document import Document
@@ -168,10 +169,11 @@ class Body:
             )
 
     async def _form(self, received: bytes, with_file: bool) -> dict[str, Any]:
-        # Starlette reads what has been received once more.
-        self._request._body = received
+        async def receive() -> Message:
+            return {'type': 'http.request', 'body': received}
+
         try:
-            form = await self._request.form(
+            form = await Request(self._request.scope, receive).form(
                 max_files=with_file, max_fields=1000, max_part_size=self._most
             )
         except HTTPException as error:
@@ -180,7 +182,6 @@ class Body:
             raise Invalid(f'the form cannot be read ({error.detail}): correct it.') from None
         except (ValueError, LookupError):  # of a charset that it names
             raise Invalid('the form cannot be read: send it in UTF-8.') from None
-        self._request._body = b''
         return _as_fields(form.multi_items())
 
 
