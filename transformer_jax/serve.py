@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
             server.batcher.start()
             server.metrics.opened()
             with StopSignals() as stop, stop.deferred(_STOPPING):
-                asyncio.run(_serve(server, config, listening, stop))
+                _serve(server, config, listening, stop)
                 # All requests are answered, and nobody waits for what the device may still do.
                 end_at_once(0)
             server.batcher.end()
@@ -159,16 +160,6 @@ def _server(flags: Any) -> 'Server':
     return Server(batcher, limits, Access(keys, flags.requests_per_minute), metrics)
 
 
-def _http_server(config: Any) -> Any:
-    """Return a uvicorn server that leaves signals to this process, as other commands do."""
-    import uvicorn
-
-    class HttpServer(uvicorn.Server):
-        capture_signals = contextlib.nullcontext
-
-    return HttpServer(config)
-
-
 def _is_of_use(record: logging.LogRecord) -> bool:
     """Whether uvicorn's message is not about a client that broke the protocol."""
     error = record.exc_info[1] if record.exc_info else None
@@ -239,27 +230,31 @@ def _url(host: str, port: int) -> str:
     return f'http://[{host}]:{port}' if ':' in host else f'http://{host}:{port}'
 
 
-async def _serve(
-    server: 'Server', config: Any, listening: socket.socket, stop: StopSignals
-) -> None:
+def _serve(server: 'Server', config: Any, listening: socket.socket, stop: StopSignals) -> None:
+    """Answer requests until a signal comes."""
+    import uvicorn
+
     logging.getLogger('uvicorn.error').addFilter(_is_of_use)
-    logging.getLogger('python_multipart').setLevel(logging.ERROR)  # a line for each bad form
     # It warns of each damaged form, which the answer to its client names.
     logging.getLogger('python_multipart').setLevel(logging.ERROR)
-    http = _http_server(config)
-    serving = asyncio.create_task(http.serve([listening]))
-    is_open = False
-    while not serving.done():
-        if http.started and not is_open:
-            is_open = True
-            url = _url(config.host, listening.getsockname()[1])
-            pairs = ', '.join(map(' to '.join, server.languages.pairs))
-            command_line.print_result(f'{url} translates {pairs}')
-            sys.stdout.flush()
-        if stop.pending():
+    http = uvicorn.Server(config)
+    # Only the main thread can have handlers of signals, so uvicorn cannot replace those of this
+    # process.
+    with ThreadPoolExecutor(1) as threads:
+        serving = threads.submit(lambda: asyncio.run(http.serve([listening])))
+        try:
+            while not http.started and not serving.done():
+                wait([serving], _POLL)
+            if http.started:
+                url = _url(config.host, listening.getsockname()[1])
+                pairs = ', '.join(map(' to '.join, server.languages.pairs))
+                command_line.print_result(f'{url} translates {pairs}')
+                sys.stdout.flush()
+            while not stop.pending() and not serving.done():
+                wait([serving], _POLL)
+        finally:
             http.should_exit = True
-        await asyncio.wait([serving], timeout=_POLL)
-    await serving
+        serving.result()
 
 
 if __name__ == '__main__':
