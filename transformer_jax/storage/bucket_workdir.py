@@ -107,8 +107,10 @@ class BucketWorkdir(Workdir):
         import fsspec
         from etils import epath
 
+        from transformer_jax.storage import epath_private
+
         # It has decided at its first use, which may have been of a folder on disk.
-        epath.gpath._is_tf_installed.cache_clear()
+        epath_private.decide_again()
         fsspec.config.conf.setdefault('gcs', {})['use_listings_cache'] = False
         return epath.Path(self.url) / 'checkpoints'
 

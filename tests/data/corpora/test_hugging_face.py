@@ -234,8 +234,10 @@ def test_files_of_other_kinds_are_not_read(datasets, tmp_path, no_network, suffi
     assert 'is a file of an unknown kind: name a folder, or' in message(hub_config(path))
 
 
-def test_the_name_of_a_format_is_refused(datasets, no_network):
-    assert message(hub_config('pandas')).startswith("data.dataset='pandas' is a format of the pack")
+@pytest.mark.parametrize('name', ['csv', 'imagefolder', 'pandas', 'webdataset'])
+def test_the_name_of_a_format_is_refused(datasets, no_network, name):
+    expected = f'data.dataset={name!r} is a format of the package'
+    assert message(hub_config(name)).startswith(expected)
 
 
 def test_no_script_is_run(datasets, tmp_path, no_network):

@@ -5,6 +5,7 @@ import csv
 import logging
 import os
 import pathlib
+import pkgutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ def _load(config: DataConfig, copies: str | None) -> dict[str, Any]:
     name = config.dataset
     path = pathlib.Path(os.path.expanduser(name))
     # The name of a format alone would read all files of the current folder.
-    if name in getattr(datasets.packaged_modules, '_PACKAGED_DATASETS_MODULES', ()):
+    if name in {module.name for module in pkgutil.iter_modules(datasets.packaged_modules.__path__)}:
         raise Unavailable(
             f'data.dataset={name!r} is a format of the package datasets, not a dataset: name a '
             'file, a folder or a dataset of the hub.'

@@ -36,7 +36,9 @@ class TfdsCorpus:
           UserError: if the dataset, its languages or its columns cannot be read.
         """
         self._tfds = tfds = _import_tfds()
-        with _only_feature_classes_of_tfds(tfds, config):
+        from transformer_jax.data.corpora import tfds_private
+
+        with tfds_private.only_features_of_tfds(config.dataset):
             open_builder = _builder_from_files if offline else _find_builder
             self._builder, prepared = open_builder(tfds, config)
             info = self._builder.info
@@ -133,49 +135,12 @@ def _import_tfds():
     return tfds
 
 
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replace an attribute of a class or module within a context."""
-    before = owner.__dict__[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-def _only_feature_classes_of_tfds(
-    tfds: Any, config: DataConfig
-) -> contextlib.AbstractContextManager:
-    """Refuse feature classes of other packages within a context.
-
-    A dataset's features.json names its feature classes, and TFDS would import any module there.
-    """
-    connector = tfds.features.FeatureConnector
-    resolve = connector.cls_from_name
-
-    def resolve_own(_, name):
-        known = connector._registered_features.get(name)  # TFDS has registered all of its own
-        if known is None or not known.__module__.startswith('tensorflow_datasets.'):
-            raise UserError(
-                f'data.dataset={config.dataset!r} has a feature of the class {name!r}, which is '
-                'not a class of TFDS and may run any code: prepare the dataset with features of '
-                'TFDS.'
-            )
-        return resolve(name)
-
-    return _replaced(connector, 'cls_from_name', classmethod(resolve_own))
-
-
 def _builder_from_files(tfds: Any, config: DataConfig) -> tuple[Any, bool]:
     """Return the builder of a dataset that is prepared on this machine, and True.
 
     No code of the dataset is imported.
     """
-    from tensorflow_datasets.core import read_only_builder, registered
-
-    def no_code(name):
-        raise tfds.core.DatasetNotFoundError(name)
+    from transformer_jax.data.corpora import tfds_private
 
     data_dir = os.path.expanduser(config.data_dir) or None
     if '://' in config.data_dir:
@@ -183,26 +148,24 @@ def _builder_from_files(tfds: Any, config: DataConfig) -> tuple[Any, bool]:
             f'data.data_dir={config.data_dir!r} is not on this machine: name files (--source, '
             '--reference).'
         )
-    # Without this, TFDS would import the dataset's code to find its default configuration.
-    with _replaced(registered, 'imported_builder_cls', no_code):
-        try:
-            return read_only_builder.builder_from_files(config.dataset, data_dir=data_dir), True
-        except tfds.core.DatasetNotFoundError:
-            raise Unavailable(
-                f'data.dataset={config.dataset!r} is not prepared in '
-                f'{data_dir or "the folder of TFDS"}: prepare it there by training with it, or '
-                'name files (--source, --reference).'
-            ) from None
+    try:
+        return tfds_private.builder_from_files(config.dataset, data_dir, import_code=False), True
+    except tfds.core.DatasetNotFoundError:
+        raise Unavailable(
+            f'data.dataset={config.dataset!r} is not prepared in '
+            f'{data_dir or "the folder of TFDS"}: prepare it there by training with it, or name '
+            'files (--source, --reference).'
+        ) from None
 
 
 def _find_builder(tfds: Any, config: DataConfig) -> tuple[Any, bool]:
     """Return the builder of the dataset, and whether it is prepared on this machine."""
-    from tensorflow_datasets.core import naming, read_only_builder
+    from transformer_jax.data.corpora import tfds_private
 
     name = config.dataset
     data_dir = os.path.expanduser(config.data_dir) or None
     try:
-        base, options = naming.parse_builder_name_kwargs(name)
+        base, options = tfds_private.parsed_name(name)
     except ValueError as error:
         raise UserError(
             f'data.dataset={name!r} is not a valid name: {first_line(error)}.'
@@ -214,7 +177,7 @@ def _find_builder(tfds: Any, config: DataConfig) -> tuple[Any, bool]:
         )
     # A prepared dataset needs no code and no network, but tfds.builder would look for the code.
     with contextlib.suppress(tfds.core.DatasetNotFoundError):
-        return read_only_builder.builder_from_files(name, data_dir=data_dir), True
+        return tfds_private.builder_from_files(name, data_dir), True
     try:
         builder_class = tfds.builder_cls(base.name)
     except tfds.core.DatasetNotFoundError:
