@@ -70,6 +70,7 @@ def test_parts_that_are_not_replaced_keep_their_bytes_and_what_their_headers_say
         archive.writestr('mimetype', b'application/x')
         archive.writestr('x', b'<x>1</x>', zipfile.ZIP_DEFLATED)
         archive.writestr('é.png', bytes(10_000), zipfile.ZIP_DEFLATED)
+        archive.getinfo('é.png').external_attr = 0  # as word processors leave it
     before = Archive(pipe.getvalue())
     data = before.replaced(before.roots(['x']))
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -79,11 +80,23 @@ def test_parts_that_are_not_replaced_keep_their_bytes_and_what_their_headers_say
         assert archive.read('é.png') == bytes(10_000)
         infos = archive.infolist()
     assert [info.compress_type for info in infos] == [0, 8, 8]
+    assert infos[-1].external_attr == 0
     for info in infos:
         header = struct.unpack_from('<4s5H3L', data, info.header_offset)
         sizes = (info.CRC, info.compress_size, info.file_size)
         assert header[:4] == (b'PK\3\4', info.extract_version, info.flag_bits, info.compress_type)
         assert header[6:] == sizes
+
+
+def test_a_name_in_an_old_encoding_is_written_in_utf8_in_both_headers():
+    data = zip_of(x=b'<x/>', name=b'a').replace(b'name', b'\xe2ame')  # CP437
+    before = Archive(data)
+    assert before.names == ['x', 'Γame']
+    data = before.replaced(before.roots(['x']))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.read('Γame') == b'a'
+        (flags,) = struct.unpack_from('<H', data, archive.getinfo('Γame').header_offset + 6)
+    assert flags == 1 << 11
 
 
 def test_a_part_with_a_password_is_copied():

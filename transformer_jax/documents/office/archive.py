@@ -146,9 +146,11 @@ def _copy(
     part = copy.copy(info)
     part.compress_type = zipfile.ZIP_STORED
     archive.writestr(part, compressed)
-    part.compress_type, part.CRC, part.file_size = info.compress_type, info.CRC, info.file_size
-    part.flag_bits |= info.flag_bits & ~8  # the header has the size, which may have followed
+    for field in ('compress_type', 'CRC', 'file_size', 'external_attr'):
+        setattr(part, field, getattr(info, field))
     header = out.getbuffer()[part.header_offset :]
+    (flags,) = struct.unpack_from('<H', header, 6)  # how the name is encoded
+    part.flag_bits = flags | info.flag_bits & ~8  # the size, which may have followed, is known
     struct.pack_into('<2H', header, 6, part.flag_bits, part.compress_type)
     struct.pack_into('<3L', header, 14, part.CRC, part.compress_size, part.file_size)
 
