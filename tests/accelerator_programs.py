@@ -115,12 +115,13 @@ def _search(config, flags, devices, top_k):
     import jax.numpy as jnp
     from jax.sharding import NamedSharding, PartitionSpec
 
+    from transformer_jax.config.sampling import Sampling
     from transformer_jax.inference.network import Ensemble
     from transformer_jax.model import Transformer, in_compute_dtype
     from transformer_jax.sharding import MeshLayout, batch_sharding, make_mesh
     from transformer_jax.training.initialization import abstract_state
     from transformer_jax.translating import batch_decoder
-    from transformer_jax.translating.options import Sampling, search_options
+    from transformer_jax.translating.options import search_options
 
     mesh, vocab_size = make_mesh(devices=devices), config.data.vocab_size
     ensemble = Ensemble((Transformer(config.model, vocab_size, MeshLayout(mesh)),))

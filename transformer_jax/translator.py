@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 
 from transformer_jax.config import Config, DecodeConfig
 from transformer_jax.config.decode import SEARCH_FIELDS
+from transformer_jax.config.sampling import Sampling
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, did_you_mean
 from transformer_jax.forced.attention_maps import Attention
@@ -24,7 +25,7 @@ from transformer_jax.inference.load import TrainedModel, load_ensemble, load_tra
 from transformer_jax.inference.network import Network, check_ensemble
 from transformer_jax.model import Transformer
 from transformer_jax.sharding import data_mesh
-from transformer_jax.translating.options import Sampling, check_outputs
+from transformer_jax.translating.options import check_outputs
 from transformer_jax.translating.outputs import Translation, join
 from transformer_jax.translating.placeholders.masking import MaskingTranslator
 from transformer_jax.translating.segment_translator import Segment, SegmentTranslator

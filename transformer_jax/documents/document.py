@@ -6,14 +6,11 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from transformer_jax.errors import UserError, first_line
+from transformer_jax.translating.outputs import Translation
 from transformer_jax.translating.target_languages import tagged
-
-# Importing it takes seconds, in which no mistake would be answered.
-if TYPE_CHECKING:
-    from transformer_jax.translating.outputs import Translation
 
 _logger = logging.getLogger('transformer_jax')
 _ended: ContextVar[threading.Event | None] = ContextVar('ended', default=None)
@@ -30,7 +27,7 @@ class Document(Protocol):
     texts: list[str]
     needs_alignment: bool
 
-    def translated(self, outputs: Sequence['Translation'], language: str = '') -> Any:
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> Any:
         """Return the document with a translation in the place of each text.
 
         Args:
@@ -49,7 +46,7 @@ class PlainText:
         """Take the text."""
         self.texts = [text]
 
-    def translated(self, outputs: Sequence['Translation'], language: str = '') -> str:
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> str:
         """Return the translation."""
         return outputs[0].text
 
@@ -116,7 +113,7 @@ class TaggedDocument:
             self.texts.append(tagged(tag, rest))
             self._before.append(len(text.split()) - len(rest.split()))
 
-    def translated(self, outputs: Sequence['Translation'], language: str = '') -> Any:
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> Any:
         """Return the document with a translation in the place of each text, see `Document`."""
         return self._document.translated(
             [

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformer_jax.documents.document import Document, PlainText, faults_of_files
+from transformer_jax.documents.html import HtmlDocument
+from transformer_jax.documents.subtitles import Subtitles
 from transformer_jax.errors import UserError, shown
-
-# Importing it takes seconds, in which no mistake would be answered.
-if TYPE_CHECKING:
-    from transformer_jax.translating.outputs import Translation
+from transformer_jax.translating.outputs import Translation
 
 _PACKED = ('.gz', '.xz')
 _UNKNOWN = (
@@ -33,7 +32,7 @@ class FileDocument:
         self.texts, self.needs_alignment = document.texts, document.needs_alignment
         self._document, self._encode = document, encode
 
-    def translated(self, outputs: Sequence['Translation'], language: str = '') -> bytes:
+    def translated(self, outputs: Sequence[Translation], language: str = '') -> bytes:
         """Return the file with a translation in the place of each text, see `Document`."""
         with faults_of_files():
             return self._encode(self._document.translated(outputs, language))
@@ -82,14 +81,10 @@ def _plain(data: bytes) -> Document:
 
 
 def _subtitles(data: bytes) -> Document:
-    from transformer_jax.documents.subtitles import Subtitles
-
     return _text_file(data, Subtitles)
 
 
 def _html(data: bytes) -> Document:
-    from transformer_jax.documents.html import HtmlDocument
-
     charset = _CHARSET.search(data[:2048])
     encoding = 'utf-8' if charset is None else charset[1].decode().lower()
     if encoding.startswith('utf-16'):  # no page that says so in ASCII is

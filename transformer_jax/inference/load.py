@@ -59,11 +59,6 @@ def load_trained(
         chosen = {'checkpoints': checkpoints, 'average': average, 'steps': steps}
         return _load_release(folder, chosen)
     check_not_exported(folder)
-    # Importing orbax takes seconds.
-    from transformer_jax.checkpointing import averaging
-    from transformer_jax.checkpointing.average_choice import CheckpointChoice
-    from transformer_jax.checkpointing.manager import Checkpoints
-
     saved = folder.read_run()
     if saved is None or not folder.has_checkpoint_folder():
         raise UserError(
@@ -71,25 +66,8 @@ def load_trained(
             f'train one there first (python -m transformer_jax.main), or {another_model()}.'
         )
     config = saved.config
-    choice = CheckpointChoice(checkpoints, average, steps)
-    manager = Checkpoints(folder.checkpoints, every=config.train.checkpoint_every, read_only=True)
-    try:
-        there = manager.steps()
-        candidates = choice.candidates(manager, config.decode)
-        try:
-            weights, used = averaging.average(
-                manager,
-                candidates,
-                choice.limit(config.decode),
-                largest_gap=choice.largest_gap(config.decode, manager.every),
-            )
-        except FileNotFoundError as error:
-            raise UserError(
-                f'{folder} holds no readable checkpoint: {_remedy(candidates, there)}'
-            ) from error
-        choice.warn_of_fewer(used, config.train)
-    finally:
-        manager.close()
+    choice = {'checkpoints': checkpoints, 'average': average, 'steps': steps}
+    weights, used = _mean_of_checkpoints(folder, config, **choice)
     found = named_parameters(weights)
     sizes = _vocab_sizes(found)
     _check_shapes(
@@ -136,6 +114,41 @@ def named_parameters(params: Any) -> dict[str, Any]:
     """Return the leaves of nested dicts of parameters by their paths, for example 'a/b/c'."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {_name(path): x for path, x in leaves}
+
+
+def _mean_of_checkpoints(
+    folder: Workdir,
+    config: Config,
+    checkpoints: int | None,
+    average: str | None,
+    steps: Sequence[int] | None,
+) -> tuple[Any, list[int]]:
+    """Return the mean of the checkpoints of a run, and their steps; see `load_trained`."""
+    # Orbax takes a second to import, and a release needs none.
+    from transformer_jax.checkpointing import averaging
+    from transformer_jax.checkpointing.average_choice import CheckpointChoice
+    from transformer_jax.checkpointing.manager import Checkpoints
+
+    choice = CheckpointChoice(checkpoints, average, steps)
+    manager = Checkpoints(folder.checkpoints, every=config.train.checkpoint_every, read_only=True)
+    try:
+        there = manager.steps()
+        candidates = choice.candidates(manager, config.decode)
+        try:
+            weights, used = averaging.average(
+                manager,
+                candidates,
+                choice.limit(config.decode),
+                largest_gap=choice.largest_gap(config.decode, manager.every),
+            )
+        except FileNotFoundError as error:
+            raise UserError(
+                f'{folder} holds no readable checkpoint: {_remedy(candidates, there)}'
+            ) from error
+        choice.warn_of_fewer(used, config.train)
+    finally:
+        manager.close()
+    return weights, used
 
 
 def _load_release(folder: Workdir, chosen: Mapping[str, Any]) -> TrainedModel:

@@ -29,8 +29,9 @@ class BucketLock:
           url: 'gs://BUCKET/FOLDER/lock'.
           name: of the folder in messages.
         """
-        from google.cloud import storage
+        from google.cloud import exceptions, storage
 
+        self._errors = exceptions
         bucket, _, path = url.removeprefix('gs://').partition('/')
         # Names a bucket without asking for it, which would need another permission.
         self._blob = storage.Client(project=None).bucket(bucket).blob(path)
@@ -104,12 +105,10 @@ class BucketLock:
 
     def _write(self, generation: int) -> bool:
         """Write the lock if it has a generation, 0 for none; return whether this process has it."""
-        from google.api_core.exceptions import PreconditionFailed
-
         try:
             self._blob.upload_from_string(self._text, if_generation_match=generation)
             self._generation = self._blob.generation
-        except PreconditionFailed:
+        except self._errors.PreconditionFailed:
             # The answer to a write of ours may have been lost on its way.
             found, owner = self._read()
             if owner != self._text:
@@ -119,13 +118,11 @@ class BucketLock:
 
     def _read(self) -> tuple[int, str]:
         """Return the generation of the lock and the text of its owner; 0 and '' without one."""
-        from google.api_core.exceptions import NotFound, PreconditionFailed
-
         blob: Any = self._blob.bucket.blob(self._blob.name)
         try:
             blob.reload()
             text = blob.download_as_bytes(if_generation_match=blob.generation)
-        except (NotFound, PreconditionFailed):  # written again meanwhile
+        except (self._errors.NotFound, self._errors.PreconditionFailed):  # written again meanwhile
             return 0, ''
         return blob.generation, text.decode(errors='replace')
 

@@ -9,7 +9,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
+import safetensors
+import safetensors.numpy
 
 from transformer_jax.errors import first_line
 from transformer_jax.storage.files import open_regular
@@ -34,10 +37,6 @@ def write_weights(
     Raises:
       OSError: if the file cannot be written.
     """
-    import ml_dtypes
-    import safetensors
-    import safetensors.numpy
-
     of_file = {'float32': np.float32, 'bfloat16': ml_dtypes.bfloat16}[dtype]
     arrays = {name: np.asarray(x, of_file, order='C') for name, x in weights.items()}
     path.touch()
@@ -69,8 +68,6 @@ class WeightsFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        import safetensors
-
         with open_regular(Path(path)):  # opening a pipe would wait for its writer
             pass
         try:
@@ -90,8 +87,6 @@ class WeightsFile:
         Raises:
           ValueError: if the file has been cut, or its array is not of real numbers.
         """
-        import safetensors
-
         if self.dtypes[name] not in _DTYPES.values():
             raise ValueError(f'{name} is of dtype {self.dtypes[name]}')
         try:

@@ -5,13 +5,13 @@ once for each candidate and compared as bits.
 """
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
 from transformer_jax.runtime.signals import stop_if_requested
-from transformer_jax.translating.translation_metrics import tokenizer
+from transformer_jax.translating.translation_metrics import word_splitter
 
 METRICS = ('chrf', 'bleu')
 
@@ -52,7 +52,7 @@ def expected_utilities(
     if metric == 'chrf':
         split, pairwise_scores = _characters, _chrf
     else:
-        split, pairwise_scores = _word_splitter(target_language), _bleu
+        split, pairwise_scores = word_splitter(target_language), _bleu
     # Texts of the same characters (words) have the same scores, which are computed once.
     rows: dict[Sequence[str], int] = {}
     row_K = np.array([rows.setdefault(split(text), len(rows)) for text in texts])
@@ -151,13 +151,6 @@ def _normalised(weights: Sequence[float], candidates: int) -> np.ndarray:
 
 def _characters(text: str) -> str:
     return ''.join(text.split())
-
-
-def _word_splitter(language: str) -> Callable[[str], tuple[str, ...]]:
-    from sacrebleu.metrics import BLEU
-
-    tokenize = BLEU(tokenize=tokenizer(language)).tokenizer
-    return lambda text: tuple(tokenize(text.rstrip()).split())
 
 
 def _chrf(texts: Sequence[str]) -> np.ndarray:

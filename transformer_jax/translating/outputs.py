@@ -1,14 +1,15 @@
 """The outputs of a text, put together from those of its sentences."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import numpy as np
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from transformer_jax.config import DecodeConfig
-from transformer_jax.translating.batch_decoder import DecodeResult
-from transformer_jax.translating.segments import SegmentedText
+
+if TYPE_CHECKING:
+    from transformer_jax.translating.batch_decoder import DecodeResult
+    from transformer_jax.translating.segments import SegmentedText
 
 _logger = logging.getLogger('transformer_jax')
 
@@ -37,7 +38,7 @@ class Translation(NamedTuple):
 
 
 def distinct(
-    result: DecodeResult, decode: Callable[[list[int]], str], most: int
+    result: 'DecodeResult', decode: Callable[[list[int]], str], most: int
 ) -> dict[str, list[int]]:
     """Return the different texts of a sentence's outputs, and the indices of each, in their order.
 
@@ -48,7 +49,7 @@ def distinct(
     """
     found: dict[str, list[int]] = {}
     for k, ids in enumerate(result.tokens):
-        if result.scores[k] > -np.inf:
+        if result.scores[k] > -math.inf:
             found.setdefault(decode(ids.tolist()), []).append(k)
             if len(found) == most:
                 break
@@ -56,7 +57,7 @@ def distinct(
 
 
 def join(
-    text: SegmentedText,
+    text: 'SegmentedText',
     outputs: Sequence[Sequence[Translation]],
     *,
     align: bool,
@@ -91,7 +92,7 @@ def _mean_score(parts: Sequence[Translation]) -> float:
 
 
 def _joined(
-    text: SegmentedText,
+    text: 'SegmentedText',
     parts: Sequence[Translation],
     align: bool,
     score: Callable[[Sequence[Translation]], float],
@@ -131,6 +132,11 @@ def _first_words(joined: Sequence[str]) -> list[int]:
             words += len(part.split()) - (in_word and not part[0].isspace())
             in_word = not part[-1].isspace()
     return found
+
+
+def pharaoh(alignment: Iterable[tuple[int, int]]) -> str:
+    """Return an alignment in the Pharaoh format, for example '0-0 1-2'."""
+    return ' '.join(f'{source}-{target}' for source, target in alignment)
 
 
 def warn_of_cut_outputs(count: int, of: int, decode: DecodeConfig) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer_jax.config import DataConfig, DecodeConfig
+from transformer_jax.config.sampling import Sampling
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.decoding import SearchOptions
 from transformer_jax.errors import UserError
@@ -21,7 +22,7 @@ from transformer_jax.inference.source_cut import cut_source
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.translating.batch_decoder import BatchDecoder, DecodeResult
 from transformer_jax.translating.mbr import MbrChooser
-from transformer_jax.translating.options import Sampling, search_options
+from transformer_jax.translating.options import search_options
 from transformer_jax.translating.outputs import Translation, distinct
 from transformer_jax.translating.target_languages import TargetLanguages, tagged
 

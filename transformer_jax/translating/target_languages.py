@@ -2,17 +2,20 @@
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from transformer_jax.config import DataConfig
 from transformer_jax.data import language_codes
-from transformer_jax.data.vocabulary.vocabulary import Vocabulary
 from transformer_jax.errors import UserError, did_you_mean, listing, shown
+
+if TYPE_CHECKING:
+    from transformer_jax.data.vocabulary.vocabulary import Vocabulary
 
 
 class TargetLanguages:
     """The languages that a model translates into."""
 
-    def __init__(self, vocabulary: Vocabulary, data: DataConfig):
+    def __init__(self, vocabulary: 'Vocabulary', data: DataConfig):
         """Take what knows the tags.
 
         Args:

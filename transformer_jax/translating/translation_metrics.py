@@ -4,7 +4,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from transformer_jax.data.language_codes import language_of
@@ -70,6 +71,12 @@ def tokenizer(language: str) -> str:
     return next((name for name, codes in _TOKENIZERS.items() if code in codes), '13a')
 
 
+def word_splitter(language: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that splits a text into words as BLEU does; see `tokenizer`."""
+    tokenize = _sacrebleu().metrics.BLEU(tokenize=tokenizer(language)).tokenizer
+    return lambda text: tuple(tokenize(text.rstrip()).split())
+
+
 def score(
     hypotheses: Sequence[str], *references: Sequence[str], target_language: str = ''
 ) -> Scores:
@@ -83,11 +90,11 @@ def score(
     Raises:
       ValueError: if the lists have different lengths or are empty.
     """
-    from sacrebleu.metrics import BLEU, CHRF
-
     _check(hypotheses, references)
+    metrics = _sacrebleu().metrics
     # `force` stops warnings about a corpus that is tokenised on purpose.
-    bleu, chrf = BLEU(tokenize=tokenizer(target_language), force=True), CHRF()
+    bleu = metrics.BLEU(tokenize=tokenizer(target_language), force=True)
+    chrf = metrics.CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references)
     chrf_score = chrf.corpus_score(hypotheses, references)
     return Scores(
@@ -118,8 +125,6 @@ def all_scores(
     Raises:
       ValueError: if the lists have different lengths or are empty.
     """
-    from sacrebleu.metrics import BLEU, CHRF
-
     _check(hypotheses, references)
     if len(hypotheses) > _MOST_RESAMPLED:
         _logger.warning(
@@ -128,28 +133,39 @@ def all_scores(
             f'{len(hypotheses):,}',
             f'{_MOST_RESAMPLED:,}',
         )
-    words = tokenizer(target_language)
+    words, metrics = tokenizer(target_language), _sacrebleu().metrics
     ways = [
-        ('BLEU', BLEU(tokenize=words), _unchanged),
-        ('chrF2', CHRF(), _unchanged),
-        ('BLEU, lowercased', BLEU(lowercase=True, tokenize=words, force=True), _unchanged),
+        ('BLEU', metrics.BLEU(tokenize=words), _unchanged),
+        ('chrF2', metrics.CHRF(), _unchanged),
+        (
+            'BLEU, lowercased',
+            metrics.BLEU(lowercase=True, tokenize=words, force=True),
+            _unchanged,
+        ),
         (
             'BLEU, lowercased, split at spaces',
-            BLEU(lowercase=True, tokenize='none', force=True),
+            metrics.BLEU(lowercase=True, tokenize='none', force=True),
             _unchanged,
         ),
     ]
     if words == '13a':
-        split = BLEU(tokenize='none', force=True)
+        split = metrics.BLEU(tokenize='none', force=True)
         ways.append(('BLEU, 13a, compounds split', split, split_compounds))
     return [_score(*way, hypotheses, references) for way in ways]
 
 
 def split_compounds(text: str) -> str:
     """Tokenise a text by 13a, then turn 'rich-text' into 'rich ##AT##-##AT## text'."""
-    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    tokenize = _sacrebleu().tokenizers.tokenizer_13a.Tokenizer13a()
+    return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', tokenize(text))
 
-    return re.sub(r'(\S)-(\S)', r'\1 ##AT##-##AT## \2', Tokenizer13a()(text))
+
+def _sacrebleu() -> ModuleType:
+    """Import sacreBLEU here, because translating needs none and would start later."""
+    import sacrebleu.metrics
+    import sacrebleu.tokenizers.tokenizer_13a
+
+    return sacrebleu
 
 
 def _unchanged(text: str) -> str:

@@ -6,7 +6,6 @@ import threading
 import numpy as np
 import pytest
 
-from transformer_jax.data import _tensorflow
 from transformer_jax.data.batching import loader
 from transformer_jax.data.batching.loader import load_tensorflow, thread_batches, training_batches
 from transformer_jax.data.batching.plan import BatchPlan
@@ -112,7 +111,7 @@ def test_without_tensorflow_a_thread_makes_the_batches_and_a_warning_is_logged(
     def missing():
         raise ModuleNotFoundError('tensorflow')
 
-    monkeypatch.setattr(_tensorflow, 'import_tensorflow', missing)
+    monkeypatch.setattr(loader, 'import_tensorflow', missing)
     wanted = [*thread_batches(store, plan.epoch(0)), *thread_batches(store, plan.epoch(1))]
     batches = training_batches(store, plan, 0)
     assert all(same(next(batches), expected) for expected in wanted)

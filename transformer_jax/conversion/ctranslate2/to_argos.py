@@ -6,6 +6,8 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import sentencepiece
+
 from transformer_jax.conversion.ctranslate2.to_ctranslate2 import (
     CTranslate2Peer,
     check_ctranslate2,
@@ -105,8 +107,6 @@ class ArgosPeer(CTranslate2Peer):
 
         Pieces of another target vocabulary are unknown to it, and it keeps them as they are.
         """
-        import sentencepiece
-
         model = self._vocabulary.source.model
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         text = processor.decode_pieces(list(pieces))

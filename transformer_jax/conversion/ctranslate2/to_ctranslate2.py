@@ -4,11 +4,13 @@ import logging
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import sentencepiece
 
 from transformer_jax.config import Config, ModelConfig
 from transformer_jax.conversion.exported import check_heads, write_readme
@@ -106,12 +108,21 @@ def save_ctranslate2(original: Original, folder: Path, quantization: str = 'floa
 def check_ctranslate2(config: Config, flag: str) -> None:
     """Raise UserError if CTranslate2 is not installed or cannot express a model."""
     try:
-        import ctranslate2  # noqa: F401
+        _ctranslate2()
     except ImportError as error:
         raise UserError(
             f"{flag} needs CTranslate2: pip install 'transformer_jax[ctranslate2]'."
         ) from error
     check_heads(config.model, 'CTranslate2')
+
+
+def _ctranslate2() -> ModuleType:
+    """Import CTranslate2, which is not installed with the package."""
+    import ctranslate2
+    import ctranslate2.specs.common_spec
+    import ctranslate2.specs.model_spec
+
+    return ctranslate2
 
 
 def ctranslate2_notes(config: Config) -> list[str]:
@@ -145,19 +156,18 @@ def ctranslate2_spec(original: Original) -> 'TransformerSpec':
     Args:
       original: the model, which `check_ctranslate2` accepts.
     """
-    from ctranslate2.specs import TransformerSpec
-    from ctranslate2.specs.common_spec import Activation
-
+    specs = _ctranslate2().specs
+    activation = specs.common_spec.Activation
     config, params = original.config.model, original.params
     source, target = original.vocabulary.source, original.vocabulary.target
     activations = {
-        'relu': Activation.RELU,
-        'gelu': Activation.GELU,
-        'quick_gelu': Activation.GELUSigmoid,
-        'swish': Activation.SWISH,
+        'relu': activation.RELU,
+        'gelu': activation.GELU,
+        'quick_gelu': activation.GELUSigmoid,
+        'swish': activation.SWISH,
     }
     layer, heads = _alignment(original.config)
-    spec = TransformerSpec.from_config(
+    spec = specs.TransformerSpec.from_config(
         config.num_layers,
         config.num_heads,
         pre_norm=config.norm == 'pre',
@@ -258,16 +268,17 @@ def _round_to_bfloat16(spec: 'TransformerSpec', *, all_arrays: bool) -> None:
       spec: a specification that is validated.
       all_arrays: whether to include the matrices, which CTranslate2 can quantize instead.
     """
-    from ctranslate2.specs.model_spec import NumpyVariable, visit_spec
+    model_spec = _ctranslate2().specs.model_spec
+    array_of = model_spec.NumpyVariable
 
     def round_array(part: Any, name: str, value: Any) -> None:
         name = name.split('/')[-1]
-        if not isinstance(value, NumpyVariable) or value.dtype != 'float32' or value.is_scalar():
+        if not isinstance(value, array_of) or value.dtype != 'float32' or value.is_scalar():
             return
         if all_arrays or not hasattr(part, f'{name}_scale'):
-            setattr(part, name, NumpyVariable(value.numpy().astype(ml_dtypes.bfloat16)))
+            setattr(part, name, array_of(value.numpy().astype(ml_dtypes.bfloat16)))
 
-    visit_spec(spec, round_array)
+    model_spec.visit_spec(spec, round_array)
 
 
 class CTranslate2Peer:
@@ -285,8 +296,7 @@ class CTranslate2Peer:
 
     def __init__(self, original: Original, folder: Path):
         """Load the model from its folder."""
-        import ctranslate2
-
+        ctranslate2 = _ctranslate2()
         self.name = f'CTranslate2 {ctranslate2.__version__}'
         level = ctranslate2.get_log_level()
         # It would warn of types that this machine does not compute in; the report says so.
@@ -323,8 +333,6 @@ class CTranslate2Peer:
 
     def text(self, pieces: Sequence[str]) -> str:
         """Return the text of pieces, as the README says to make it."""
-        import sentencepiece
-
         model = self._vocabulary.target.model
         return sentencepiece.SentencePieceProcessor(model_proto=model).decode(list(pieces))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer_jax.data._tensorflow import import_tensorflow
 from transformer_jax.data.batching.buckets import Batch, Bucket, ProcessRows, all_rows
 from transformer_jax.data.batching.plan import BatchPlan
 from transformer_jax.data.batching.subword_sampling import SubwordSampler
@@ -91,8 +92,6 @@ def training_batches(
 def load_tensorflow() -> None:
     """Import TensorFlow if it is installed, so that the first batch comes from tf.data."""
     with contextlib.suppress(ImportError):
-        from transformer_jax.data._tensorflow import import_tensorflow
-
         import_tensorflow()
 
 
@@ -109,8 +108,6 @@ def _sampled_batches(subword_sampler: SubwordSampler, process_rows: ProcessRows)
 
 def _stored_batches(store: TokenStore):
     try:
-        from transformer_jax.data._tensorflow import import_tensorflow
-
         import_tensorflow()
     except ImportError:
         _logger.warning('tensorflow is not installed: a plain thread feeds the batches.')
@@ -128,8 +125,6 @@ def tf_data_batches(store: TokenStore, batches: list[Batch]) -> Iterator[tuple[B
     Yields:
       As `training_batches`.
     """
-    from transformer_jax.data._tensorflow import import_tensorflow
-
     tf = import_tensorflow()
     if not batches:
         return

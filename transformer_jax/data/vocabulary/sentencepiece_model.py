@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import sentencepiece
 
 _PIECES, _NORMALIZERS = 1, (3, 5)  # fields of the message ModelProto
 _CHARSMAP = 2  # field of NormalizerSpec
@@ -23,8 +24,6 @@ def open_model(model: bytes) -> Any:
     if not model:
         raise ValueError('empty, not a SentencePiece model')
     _check(memoryview(model))
-    import sentencepiece
-
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sentencepiece
 
 from transformer_jax.config.mixture import is_tag
 from transformer_jax.data.vocabulary.sentencepiece_model import open_model
@@ -125,8 +126,6 @@ class Vocabulary:
         Raises:
           UserError: if the text cannot support `size`, or `size` cannot hold its characters.
         """
-        import sentencepiece
-
         model = io.BytesIO()
         counts = count_words(sentences)
         # All that it learns from sentences is how often each word occurs. Its format has a tab.
@@ -182,8 +181,6 @@ class Vocabulary:
         Raises:
           UserError: if `texts` is a single string, or if the installed SentencePiece ignores seeds.
         """
-        import sentencepiece
-
         _check_is_list(texts)
         version = tuple(map(int, re.findall(r'\d+', sentencepiece.__version__)[:3]))
         if version >= (0, 2, 2):

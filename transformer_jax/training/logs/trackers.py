@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from transformer_jax.config import Config
+from transformer_jax.data._tensorflow import import_tensorflow
 from transformer_jax.errors import UserError, first_line
 from transformer_jax.storage.files import atomic_write, read_json
 
@@ -142,8 +143,6 @@ class _TensorBoard:
     """Files for TensorBoard."""
 
     def __init__(self, folder: Path, config: Config | None):
-        from transformer_jax.data._tensorflow import import_tensorflow
-
         del config
         self._tf = tf = import_tensorflow()
         self._summary = tf.summary.create_file_writer(str(folder / 'tensorboard'))
@@ -194,10 +193,10 @@ class _Mlflow:
     """A run of MLflow. MLFLOW_TRACKING_URI and so on hold, as everywhere."""
 
     def __init__(self, folder: Path, config: Config | None):
-        from mlflow import MlflowClient
-        from mlflow.exceptions import MlflowException
+        import mlflow.entities
+        import mlflow.exceptions
 
-        self._client = MlflowClient()
+        self._client, self._entities = mlflow.MlflowClient(), mlflow.entities
 
         def new() -> str:
             return self._new_run(folder.absolute().name, config)
@@ -205,19 +204,17 @@ class _Mlflow:
         self._run = _own_id(folder, 'mlflow', new)
         try:
             self._client.update_run(self._run, status='RUNNING')
-        except MlflowException:  # the store is another than before
+        except mlflow.exceptions.MlflowException:  # the store is another than before
             self._run = _own_id(folder, 'mlflow', new, again=True)
 
     def _new_run(self, run_name: str, config: Config | None) -> str:
-        from mlflow.entities import Param
-
         client, name = self._client, os.environ.get('MLFLOW_EXPERIMENT_NAME', _PROJECT)
         found = client.get_experiment_by_name(name)
         experiment = found.experiment_id if found else client.create_experiment(name)
         run = client.create_run(experiment, run_name=run_name).info.run_id
         sections = {} if config is None else config.to_dict()
         params = [
-            Param(f'{section}.{field}', str(value))
+            self._entities.Param(f'{section}.{field}', str(value))
             for section, fields in sections.items()
             for field, value in fields.items()
         ]
@@ -226,10 +223,8 @@ class _Mlflow:
         return run
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        from mlflow.entities import Metric
-
         now = int(1000 * time.time())
-        metrics = [Metric(name, value, now, step) for name, value in values.items()]
+        metrics = [self._entities.Metric(name, value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
     def close(self, failed: bool) -> None:
