@@ -8,7 +8,40 @@ from pathlib import Path
 
 import pytest
 
+import transformer_jax
+
 PACKAGES = ['transformer_jax', 'transformer_jax.training', 'transformer_jax.data']
+PACKAGE = Path(transformer_jax.__file__).parent
+COMMANDS = [
+    'main',
+    'translate',
+    'serve',
+    'evaluate',
+    'score',
+    'average',
+    'convert',
+    'paper',
+    'corpus',
+    'attention',
+    'plot',
+    'benchmark',
+]
+# What is not always installed, or takes time that only some users have to spend.
+OPTIONAL = set(
+    'babel ctranslate2 datasets etils fsspec google huggingface_hub matplotlib ml_collections '
+    'mlflow py3langid readline sacrebleu sentencex tensorflow tensorflow_datasets torch '
+    'transformers wandb'.split()
+)
+MAIN = """
+import runpy, sys
+
+sys.argv = ['command', '{flag}']
+try:
+    runpy.run_module('transformer_jax.{command}', run_name='__main__', alter_sys=True)
+except SystemExit as end:
+    heavy = ('jax', 'flax', 'optax', 'tensorflow', 'sentencepiece', 'orbax', 'sacrebleu')
+    print(end.code or 0, [name for name in heavy if name in sys.modules])
+"""
 PROGRAM = """
 import sys
 import transformer_jax, transformer_jax.training, transformer_jax.data
@@ -26,13 +59,33 @@ def test_importing_the_packages_loads_nothing_heavy():
     assert done.stdout.splitlines() == ['[]', 'True', 'Transformer'], done.stderr
 
 
-@pytest.mark.parametrize(
-    'command', ['main', 'translate', 'serve', 'evaluate', 'score', 'attention']
-)
-def test_a_command_can_open_its_program_cache_before_jax_is_imported(command):
-    program = f"import sys, transformer_jax.{command}; print('jax' in sys.modules)"
-    done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
-    assert done.stdout == 'False\n', done.stderr
+@pytest.mark.parametrize('command', COMMANDS)
+def test_help_and_mistakes_are_answered_before_anything_heavy_is_imported(command):
+    for flag, wanted in (('--help', 0), ('--no_such_flag=1', 2)):
+        program = MAIN.format(flag=flag, command=command)
+        done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == f'{wanted} []', done.stderr
+
+
+def test_imports_stand_at_the_top():
+    """A command has one function with imports. Below, functions import what may be missing."""
+    found = {}
+    for path in PACKAGE.rglob('*.py'):
+        name = path.relative_to(PACKAGE).with_suffix('').as_posix()
+        for function in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+            if isinstance(function, ast.FunctionDef):
+                inner = [
+                    x for x in ast.walk(function) if isinstance(x, ast.Import | ast.ImportFrom)
+                ]
+                modules = [getattr(x, 'module', None) or x.names[0].name for x in inner]
+                if name.removesuffix('/__main__') in COMMANDS and inner:
+                    assert function.name == '_run' and function.body[: len(inner)] == inner, name
+                elif inner:
+                    found.setdefault(name, set()).update(x.split('.')[0] for x in modules)
+    ours = {name for name, modules in found.items() if 'transformer_jax' in modules}
+    assert ours == {'command_line', 'documents/files', 'inference/load'}
+    others = set().union(*found.values()) - {'transformer_jax'}
+    assert others <= OPTIONAL, others - OPTIONAL
 
 
 def test_keras_is_loaded_only_if_somebody_asks_for_it():

@@ -1,8 +1,6 @@
 """The command serve, in a process of its own."""
 
-import contextlib
 import json
-import logging
 import os
 import re
 import signal
@@ -17,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transformer_jax import serve
-from transformer_jax.errors import UserError
 from transformer_jax.serving.batcher import Batcher
 
 
@@ -50,12 +47,6 @@ def test_a_mistake_is_answered_before_anything_is_compiled(run_command, flag, pr
     assert problem in err
 
 
-def test_a_model_with_a_small_beam_has_fewer_alternatives(workdir, caplog):
-    flags = serve._parser().parse_args([f'--workdir={workdir}', '--max_alternatives=4'])
-    assert serve._server(flags).limits.alternatives == 3
-    assert '--max_alternatives=4: texts have at most 3' in caplog.text
-
-
 def test_a_port_in_use_is_named_before_anything_is_compiled(run_command, workdir, monkeypatch):
     monkeypatch.setattr(Batcher, 'prepare', None)
     with socket.create_server(('127.0.0.1', 0)) as other:
@@ -63,27 +54,6 @@ def test_a_port_in_use_is_named_before_anything_is_compiled(run_command, workdir
         code, _, err = run_command(serve, f'--workdir={workdir}', f'--port={port}')
     assert code == 2
     assert f'--host=127.0.0.1 --port={port} cannot be listened at' in err
-
-
-def test_the_second_of_two_servers_that_start_on_one_port_is_told():
-    with contextlib.closing(serve._bound('127.0.0.1', 0)) as first:
-        port = first.getsockname()[1]
-        with contextlib.closing(serve._bound('127.0.0.1', port)) as second:
-            serve._listen(first, '127.0.0.1', port)
-            with pytest.raises(UserError, match=f'--port={port} cannot be listened at'):
-                serve._listen(second, '127.0.0.1', port)
-
-
-def test_a_host_that_is_not_there_is_named():
-    with pytest.raises(
-        UserError, match=r'--host=nowhere\.invalid --port=1 cannot be listened at \('
-    ):
-        serve._bound('nowhere.invalid', 1)
-
-
-def test_an_address_of_ipv6_has_brackets():
-    assert serve._url('::1', 5000) == 'http://[::1]:5000'
-    assert serve._url('127.0.0.1', 5000) == 'http://127.0.0.1:5000'
 
 
 @pytest.mark.slow
@@ -129,15 +99,3 @@ def test_a_server_answers_and_ends_as_asked(workdir, translator):
         assert json.loads(answer.result())['translatedText'] == translator(texts) * 40
     assert process.wait(30) == 0
     assert time.monotonic() - began < 10
-
-
-def test_a_client_that_breaks_the_protocol_writes_no_trace_into_the_log():
-    from h11 import LocalProtocolError
-
-    def record(error, message='x'):
-        return logging.LogRecord('uvicorn.error', logging.ERROR, '', 1, message, None, error)
-
-    assert not serve._is_of_use(record((LocalProtocolError, LocalProtocolError('x'), None)))
-    assert serve._is_of_use(record((ValueError, ValueError('x'), None)))
-    assert serve._is_of_use(record(None))
-    assert not serve._is_of_use(record(None, 'Invalid HTTP request received.'))

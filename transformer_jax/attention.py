@@ -4,21 +4,14 @@ import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.runtime import program_cache
-from transformer_jax.runtime.program_cache import ProgramCache
+from transformer_jax.inspection.figures import save_png
 from transformer_jax.runtime.signals import answer_signals
-from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.terminal.line_input import FileLines, StdinLines, read_lines
 from transformer_jax.terminal.line_output import check_output
-
-# Importing it takes seconds, in which no mistake would be answered.
-if TYPE_CHECKING:
-    from transformer_jax.translator import Attention
 
 _CHUNK = 256  # lines
 _BAR_FROM = 50  # lines from which a progress bar is shown
@@ -37,34 +30,64 @@ def main(arguments: Sequence[str]) -> None:
     if flags.input is None and flags.target == '-':
         raise UserError("--target='-' is stdin, as is the input: name a file for one of them.")
     paths = _paths(flags)
-    programs = ProgramCache.open(cache_folder())
+    lines = StdinLines() if flags.input is None else FileLines(flags.input)
+    targets = None if flags.target is None else read_lines('--target', flags.target)
+    with command_line.compiled_programs():
+        _run(flags, paths, lines, targets)
+
+
+def _run(
+    flags: Namespace,
+    paths: dict[str, Path],
+    lines: StdinLines | FileLines,
+    targets: list[str] | None,
+) -> None:
+    from transformer_jax.inspection.attention_page import attention_json, attention_page
+    from transformer_jax.inspection.attention_picture import draw_attention
     from transformer_jax.translator import Translator
 
-    with program_cache.use(programs):
-        lines = StdinLines() if flags.input is None else FileLines(flags.input)
-        targets = None if flags.target is None else read_lines('--target', flags.target)
-        keep_compiled_programs(cache_folder())
-        translator = Translator.load(
-            flags.workdir, checkpoints=flags.checkpoints, average=flags.average
+    translator = Translator.load(
+        flags.workdir, checkpoints=flags.checkpoints, average=flags.average
+    )
+    options = {'target_language': flags.target_language}
+    translator.check_options(**options)  # before a line is waited for
+    texts: list[str] = []
+    while chunk := lines.take(_CHUNK):
+        texts += chunk
+    if not texts:
+        raise UserError('there is no line to show: give one on stdin or in --input.')
+    if targets is not None and len(targets) != len(texts):
+        raise UserError(
+            f'--target={flags.target!r} has {len(targets):,} lines, but the input has '
+            f'{len(texts):,}: give a target for each line.'
         )
-        options = {'target_language': flags.target_language}
-        translator.check_options(**options)  # before a line is waited for
-        texts: list[str] = []
-        while chunk := lines.take(_CHUNK):
-            texts += chunk
-        if not texts:
-            raise UserError('there is no line to show: give one on stdin or in --input.')
-        if targets is not None and len(targets) != len(texts):
+    if flags.png is not None and len(texts) > 1:
+        raise UserError(
+            f'--png shows one line, but there are {len(texts):,}: give one, or --output.'
+        )
+    found = translator.attention(texts, targets, progress=len(texts) >= _BAR_FROM, **options)
+    title = f'Attention of {Path(flags.workdir).absolute().name}'
+    write: dict[str, Callable[[Path], None]] = {
+        'output': lambda path: _write_text(path, attention_page(found, title)),
+        'json': lambda path: _write_text(path, attention_json(found)),
+        'png': lambda path: save_png(draw_attention(found[0], flags.view), path),
+    }
+    for name, path in paths.items():
+        try:
+            write[name](path)
+        except OSError as error:
             raise UserError(
-                f'--target={flags.target!r} has {len(targets):,} lines, but the input has '
-                f'{len(texts):,}: give a target for each line.'
-            )
-        if flags.png is not None and len(texts) > 1:
-            raise UserError(
-                f'--png shows one line, but there are {len(texts):,}: give one, or --output.'
-            )
-        found = translator.attention(texts, targets, progress=len(texts) >= _BAR_FROM, **options)
-    _write(found, paths, flags)
+                f'--{name}={str(path)!r} cannot be written ({error.strerror}): choose another '
+                'place.'
+            ) from error
+        size = path.stat().st_size / 1e6
+        count = '1 line' if len(found) == 1 else f'{len(found):,} lines'
+        command_line.print_result(f'{path} shows {count} ({size:.2f} MB)')
+
+
+def _write_text(path: Path, content: str) -> None:
+    with atomic_write(path) as file:
+        file.write(content)
 
 
 def _paths(flags: Namespace) -> dict[str, Path]:
@@ -84,38 +107,6 @@ def _paths(flags: Namespace) -> dict[str, Path]:
     if not paths:
         raise UserError('there is nothing to write: name a page with --output, --png or --json.')
     return paths
-
-
-def _write(found: 'Sequence[Attention]', paths: dict[str, Path], flags: Namespace) -> None:
-    from transformer_jax.inspection.attention_page import attention_json, attention_page
-
-    def text(path: Path, content: str) -> None:
-        with atomic_write(path) as file:
-            file.write(content)
-
-    def picture(path: Path) -> None:
-        from transformer_jax.inspection.attention_picture import draw_attention
-        from transformer_jax.inspection.figures import save_png
-
-        save_png(draw_attention(found[0], flags.view), path)
-
-    title = f'Attention of {Path(flags.workdir).absolute().name}'
-    write: dict[str, Callable[[Path], None]] = {
-        'output': lambda path: text(path, attention_page(found, title)),
-        'json': lambda path: text(path, attention_json(found)),
-        'png': picture,
-    }
-    for name, path in paths.items():
-        try:
-            write[name](path)
-        except OSError as error:
-            raise UserError(
-                f'--{name}={str(path)!r} cannot be written ({error.strerror}): choose another '
-                'place.'
-            ) from error
-        size = path.stat().st_size / 1e6
-        lines = '1 line' if len(found) == 1 else f'{len(found):,} lines'
-        command_line.print_result(f'{path} shows {lines} ({size:.2f} MB)')
 
 
 def _parser() -> command_line.Parser:

@@ -1,6 +1,7 @@
 """Averages checkpoints: python -m transformer_jax.average --workdir=DIR --output=DIR."""
 
 import dataclasses
+from argparse import Namespace
 from collections.abc import Sequence
 
 from transformer_jax import command_line
@@ -26,11 +27,6 @@ def main(arguments: Sequence[str]) -> None:
     command_line.add_steps_flag(parser)
     flags = parser.parse_args(arguments)
     steps = command_line.checkpoint_steps(flags)
-    # Because importing orbax takes seconds, mistakes are answered before.
-    from transformer_jax.checkpointing.manager import Checkpoints
-    from transformer_jax.inference.load import load_trained
-    from transformer_jax.sharding import data_mesh
-
     output = NewFolder(flags.output, checkpoints=True)
     folder = model_folder(flags.workdir)
     if read_release(folder) is not None:
@@ -38,6 +34,14 @@ def main(arguments: Sequence[str]) -> None:
             f'{folder} is a release folder, which has one set of weights, and no checkpoints to '
             'average: use it as it is.'
         )
+    _run(flags, steps, folder, output)
+
+
+def _run(flags: Namespace, steps: list[int] | None, folder: Workdir, output: NewFolder) -> None:
+    from transformer_jax.checkpointing.manager import Checkpoints
+    from transformer_jax.inference.load import load_trained
+    from transformer_jax.sharding import data_mesh
+
     data_mesh()  # orbax would report missing devices with a trace
     _, vocabulary, weights, steps = load_trained(
         flags.workdir, checkpoints=flags.checkpoints, average=flags.average, steps=steps

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from transformer_jax.config.decode import SEARCH_FIELDS, DecodeConfig
+from transformer_jax.config.sampling import Sampling
 from transformer_jax.errors import UserError
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.progress import STDERR, show_messages
@@ -29,6 +30,7 @@ from transformer_jax.runtime.signals import (
     end_at_once,
     ignore_signals,
 )
+from transformer_jax.storage.cache import cache_folder
 from transformer_jax.storage.files import remove_unfinished
 
 __all__ = [
@@ -41,11 +43,12 @@ __all__ = [
     'add_steps_flag',
     'add_target_flag',
     'checkpoint_steps',
+    'compiled_programs',
     'model_options',
     'module_of',
     'print_result',
     'run',
-    'sampling_values',
+    'sampling',
     'search_options',
     'stream_or_path',
 ]
@@ -125,6 +128,29 @@ def run(command: Callable[[Sequence[str]], None]) -> None:
         remove_unfinished()
         os._exit(code)
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def compiled_programs(cache_dir: str = '', single: bool = True) -> Iterator[None]:
+    """A context in which compiled programs are kept in the cache for the next process.
+
+    A command enters it when flags and config are checked, because it imports JAX, and before
+    anything else does.
+
+    Args:
+      cache_dir: the cache folder, see `cache_folder`.
+      single: whether there is one process; several share their programs through JAX's own cache.
+    """
+    # A config file that has imported JAX may have patched the model, too.
+    is_own = single and 'jax' not in sys.modules
+    from transformer_jax.runtime import program_cache
+
+    folder = cache_folder(cache_dir)
+    programs = program_cache.ProgramCache.open(folder) if is_own else None
+    if programs is None:
+        program_cache.keep_compiled_programs(folder)
+    with program_cache.use(programs):
+        yield
 
 
 def print_result(text: str) -> None:
@@ -303,11 +329,11 @@ def add_output_flags(parser: Parser) -> None:
     parser.add_argument('--seed', type=int, help='with --sample (default: 0)')
 
 
-def sampling_values(flags: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the fields of `Sampling` that the flags set, or None without --sample.
+def sampling(flags: argparse.Namespace) -> Sampling | None:
+    """Return what --sample and the flags that belong to it ask for, or None without --sample.
 
     Raises:
-      UserError: if flags of sampling and of beam search are mixed.
+      UserError: if flags of sampling and of beam search are mixed, or one is out of range.
     """
     given = {name: getattr(flags, name) for name in ('temperature', 'top_k', 'top_p', 'seed')}
     given = {name: value for name, value in given.items() if value is not None}
@@ -318,7 +344,7 @@ def sampling_values(flags: argparse.Namespace) -> dict[str, Any] | None:
                     f'--{name}={getattr(flags, name)} is for beam search, which --sample replaces: '
                     'leave out one of the two.'
                 )
-        return given
+        return Sampling(**given)
     for name, value in given.items():
         raise UserError(f'--{name}={value} requires --sample: add it.')
     return None

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from transformer_jax import command_line
+from transformer_jax.conversion.hub import model_path
 from transformer_jax.errors import UserError, shown
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.new_folder import NewFolder
@@ -105,21 +106,23 @@ def _export(flags: argparse.Namespace) -> None:
     kind = TARGETS[flags.to]
     options, card = _options(flags, kind, f'--to={flags.to}'), _card(flags)
     steps = command_line.checkpoint_steps(flags)
-    output = NewFolder(flags.output)
-    # Importing these takes seconds, in which no mistake would be answered.
+    chosen = {'checkpoints': flags.checkpoints, 'average': flags.average, 'steps': steps}
+    _run(flags, kind, NewFolder(flags.output), options, chosen | card)
+
+
+def _run(
+    flags: argparse.Namespace,
+    kind: Kind,
+    output: NewFolder,
+    options: dict[str, Any],
+    original_options: dict[str, Any],
+) -> None:
     from transformer_jax.conversion.original import Original
     from transformer_jax.sharding import data_mesh
 
     data_mesh()  # orbax would report missing devices with a trace
     module = kind.load()
-    original = Original.load(
-        flags.workdir,
-        name=output.name,
-        checkpoints=flags.checkpoints,
-        average=flags.average,
-        steps=steps,
-        **card,
-    )
+    original = Original.load(flags.workdir, name=output.name, **original_options)
     with output.writing() as folder:
         found = module.export(original, folder, **options)
     command_line.print_result(f'{found}\n{output} holds the model as {flags.to}')
@@ -130,8 +133,6 @@ def _import(flags: argparse.Namespace) -> None:
         if getattr(flags, name) is not None:
             raise UserError(f'--{name} is not for --from, which writes --workdir: leave it out.')
     output, card = NewFolder(flags.workdir, '--workdir'), _card(flags)
-    from transformer_jax.conversion.hub import model_path
-
     path = model_path(flags.source, '--from')
     kind, module = _source_of(path, flags.source)
     options = _options(flags, kind, f'--from={flags.source!r}')

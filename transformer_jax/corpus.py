@@ -3,20 +3,21 @@
 import base64
 import html
 import io
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
+from transformer_jax.config import Config
 from transformer_jax.config.loading import load_config
 from transformer_jax.errors import UserError, user_path
+from transformer_jax.inspection.figures import new_figure
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.cache import cache_folder
 from transformer_jax.storage.files import atomic_write
 
-# Importing it takes a second, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.config import Config
     from transformer_jax.data.cleaning.corpus_report import CorpusReport
 
 _PAGE = """<!DOCTYPE html>
@@ -57,26 +58,25 @@ def main(arguments: Sequence[str]) -> None:
         if path.suffix.lower() != '.html':
             raise UserError(f'--output={flags.output!r} must end in .html.')
     config = load_config(flags.config, overrides)
-    if flags.prepare:
-        _prepare(config)
-        return
-    from transformer_jax.data.cleaning.corpus_report import report
-
-    found = report(config.data)
-    command_line.print_result(str(found))
-    if path is not None:
-        _write(path, found, f'Corpus of {flags.config}')
-        command_line.print_result(f'\n{path} shows this report')
-
-
-def _prepare(config: 'Config') -> None:
-    from transformer_jax.data.prepare import prepare
-
-    if config.train.init_from:
+    if flags.prepare and config.train.init_from:
         raise UserError(
             f'train.init_from={config.train.init_from!r} brings a vocabulary of its own: leave out '
             '--prepare, which trains one, or train.init_from.'
         )
+    _run(flags, config, path)
+
+
+def _run(flags: Namespace, config: Config, path: Path | None) -> None:
+    from transformer_jax.data.cleaning.corpus_report import report
+    from transformer_jax.data.prepare import prepare
+
+    if not flags.prepare:
+        found = report(config.data)
+        command_line.print_result(str(found))
+        if path is not None:
+            _write(path, found, f'Corpus of {flags.config}')
+            command_line.print_result(f'\n{path} shows this report')
+        return
     data = prepare(config.data)
     plan = data.plan
     command_line.print_result(
@@ -89,8 +89,6 @@ def _prepare(config: 'Config') -> None:
 
 
 def _write(path: Path, found: 'CorpusReport', title: str) -> None:
-    from transformer_jax.inspection.figures import new_figure
-
     figure = new_figure('--output', 8, 3.2)
     axes = figure.subplots()
     for side, words in zip(('source', 'target'), found.splits['train'].words, strict=True):

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
 from transformer_jax.config import DecodeConfig
+from transformer_jax.config.sampling import Sampling
 from transformer_jax.data.corpora.corpus import load_split
 from transformer_jax.errors import UserError, figure
 from transformer_jax.parsing.bracket_scores import in_words, score_rows
-from transformer_jax.runtime import program_cache
-from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import answer_signals
-from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
 from transformer_jax.storage.pretrained import model_folder
 from transformer_jax.terminal.line_input import read_lines
+from transformer_jax.translating.outputs import warn_of_cut_outputs
 from transformer_jax.translating.translation_metrics import all_scores, tokenizer
 
-# Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.training.scoring.corpus_loss import CorpusLoss
-    from transformer_jax.translator import Sampling, Translator
+    from transformer_jax.translator import Translator
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -36,19 +33,18 @@ def main(arguments: Sequence[str]) -> None:
         )
     if flags.n_best != 1 and flags.mbr is None:
         raise UserError(f'--n_best={flags.n_best} is for --mbr, which chooses one of them: add it.')
-    with program_cache.use(ProgramCache.open(cache_folder())):
-        _evaluate(flags)
-
-
-def _evaluate(flags: Namespace) -> None:
-    from transformer_jax.training.scoring.corpus_loss import perplexity
-    from transformer_jax.translating.outputs import warn_of_cut_outputs
-    from transformer_jax.translator import Sampling, Translator
-
+    sampling = command_line.sampling(flags)
     texts = None if flags.source is None else _read_files(flags.source, flags.reference)
-    keep_compiled_programs(cache_folder())
-    sampling = command_line.sampling_values(flags)
-    sampling = None if sampling is None else Sampling(**sampling)
+    with command_line.compiled_programs():
+        _run(flags, sampling, texts)
+
+
+def _run(
+    flags: Namespace, sampling: Sampling | None, texts: Sequence[Sequence[str]] | None
+) -> None:
+    from transformer_jax.training.scoring.corpus_loss import loss_of_references, perplexity
+    from transformer_jax.translator import Translator
+
     options = command_line.search_options(flags)
     options |= {'n_best': flags.n_best, 'mbr': flags.mbr, 'sampling': sampling}
     translator = Translator.load(**command_line.model_options(flags))
@@ -60,7 +56,7 @@ def _evaluate(flags: Namespace) -> None:
     sources = translator.segments.tag_texts(sources, tag)
     language = translator.segments.languages.of_all(sources)
     # Texts too long for learned positions fail here, before the search, which takes longer.
-    loss = _loss(translator, sources, references[0], decode.max_source_length)
+    loss = loss_of_references(translator, sources, references[0], decode.max_source_length)
     found = [
         best
         for best, *_ in translator.translate(sources, placeholders=False, progress=True, **options)
@@ -95,36 +91,7 @@ def _evaluate(flags: Namespace) -> None:
     )
 
 
-def _loss(
-    translator: 'Translator', sources: Sequence[str], references: Sequence[str], limit: int
-) -> 'CorpusLoss':
-    """Return the loss of the references; the smoothed loss of an ensemble is NaN.
-
-    Args:
-      translator: has the models.
-      sources: raw texts.
-      references: their translations.
-      limit: tokens to which sources are cut, as in the search; 0 is no limit.
-    """
-    from transformer_jax.training.scoring.corpus_loss import CorpusLoss, LossEvaluator, perplexity
-
-    network = translator.network
-    if len(network.params) > 1:
-        scores = translator.scorer(sources, references, source_limit=limit)
-        tokens = sum(score.tokens for score in scores)
-        nll = -sum(score.log_prob for score in scores) / tokens
-        return CorpusLoss(math.nan, nll, perplexity(nll), tokens)
-    measure = LossEvaluator(
-        network.ensemble.models[0],
-        translator.vocabulary,
-        translator.config.optimizer.label_smoothing,
-        network.mesh,
-        limit,
-    )
-    return measure(network.params[0], list(zip(sources, references, strict=True)))
-
-
-def _search_text(decode: DecodeConfig, flags: Namespace, sampling: 'Sampling | None') -> str:
+def _search_text(decode: DecodeConfig, flags: Namespace, sampling: Sampling | None) -> str:
     divisor = {
         'gnmt': f' / ((5 + length) / 6)^{decode.length_penalty:g}',
         'power': f' / length^{decode.length_penalty:g}',

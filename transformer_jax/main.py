@@ -1,17 +1,17 @@
 """Trains a translator, or resumes its training: python -m transformer_jax.main --config=FILE."""
 
 import logging
+import os
 from collections.abc import Sequence
 from typing import Any
 
 from transformer_jax import command_line
+from transformer_jax.config import Config
 from transformer_jax.config.loading import config_name, load_config
 from transformer_jax.errors import figure
-from transformer_jax.runtime import processes, program_cache
+from transformer_jax.runtime import processes
 from transformer_jax.runtime.huge_pages import restart_with_huge_pages
-from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import answer_signals
-from transformer_jax.storage.cache import cache_folder
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -28,13 +28,20 @@ def main(arguments: Sequence[str]) -> None:
     workdir = flags.workdir
     if workdir is None:
         workdir = f'runs/{config_name(flags.config)}'
-    processes.init_distributed()
+    joining = processes.joining(os.environ)
+    with command_line.compiled_programs(config.data.cache_dir, single=joining is None):
+        _run(config, workdir, joining)
+
+
+def _run(config: Config, workdir: str, joining: dict[str, Any] | None) -> None:
+    from transformer_jax.runtime import distributed
+    from transformer_jax.training import train
+
+    if joining is not None:
+        distributed.join(**joining)
     if not processes.is_first():
         logging.getLogger('transformer_jax').setLevel(logging.WARNING)
-    with program_cache.use(ProgramCache.open(cache_folder(config.data.cache_dir))):
-        from transformer_jax.training import train  # takes seconds: mistakes are answered before
-
-        results = train(config, workdir)
+    results = train(config, workdir)
     if processes.is_first():
         command_line.print_result(report(results))
 

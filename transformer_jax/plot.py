@@ -1,17 +1,18 @@
 """Draws curves of training: python -m transformer_jax.plot --workdir=DIR --output=curves.png."""
 
 import os
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from transformer_jax import command_line
-from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, user_path
 from transformer_jax.inspection.curves import Run, draw_curves, loss_floor
 from transformer_jax.inspection.figures import save_png
 from transformer_jax.runtime.signals import answer_signals
 from transformer_jax.storage.bucket_workdir import open_workdir
-from transformer_jax.storage.workdir import Workdir
+from transformer_jax.storage.workdir import SavedRun, Workdir
 from transformer_jax.terminal.line_output import check_output
 from transformer_jax.training.logs.metrics_writer import read_metrics
 
@@ -35,7 +36,19 @@ def main(arguments: Sequence[str]) -> None:
     if path.suffix.lower() != '.png':
         raise UserError(f'--output={flags.output!r} must end in .png.')
     check_output(flags.output, {}, flags.workdir)
-    figure = draw_curves([_run(*named) for named in _names(flags.workdir)])
+    _run(flags, path)
+
+
+def _run(flags: Namespace, path: Path) -> None:
+    from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
+
+    runs = []
+    for name, folder in _names(flags.workdir):
+        saved, records = _read(folder)
+        size, results = VocabularyPair.load(folder.path).target.size, folder.read_results()
+        floor = loss_floor(saved.config.optimizer.label_smoothing, size)
+        runs.append(Run(name, records, floor, None if results is None else results['test']))
+    figure = draw_curves(runs)
     try:
         save_png(figure, path)
     except OSError as error:
@@ -54,8 +67,8 @@ def _names(workdirs: Sequence[str]) -> list[tuple[str, Workdir]]:
     return list(zip(names, folders, strict=True))
 
 
-def _run(name: str, folder: Workdir) -> Run:
-    """Read the run in a folder."""
+def _read(folder: Workdir) -> tuple[SavedRun, list[dict[str, Any]]]:
+    """Return the run in a folder and the records of its metrics."""
     saved = folder.read_run()
     try:
         records = read_metrics(folder.metrics)
@@ -66,14 +79,7 @@ def _run(name: str, folder: Workdir) -> Run:
             f'{folder} has no metrics yet: name the folder of a run that has trained for '
             'train.log_every steps.'
         )
-    vocabulary = VocabularyPair.load(folder.path)
-    results = folder.read_results()
-    return Run(
-        name,
-        records,
-        floor=loss_floor(saved.config.optimizer.label_smoothing, vocabulary.target.size),
-        test=None if results is None else results['test'],
-    )
+    return saved, records
 
 
 if __name__ == '__main__':

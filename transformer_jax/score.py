@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING
 
 from transformer_jax import command_line
 from transformer_jax.errors import UserError, figure
-from transformer_jax.runtime import program_cache
-from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.signals import Stopped, answer_signals
-from transformer_jax.storage.cache import (
-    cache_folder,
-    content_digest,
-    keep_compiled_programs,
-)
+from transformer_jax.storage.cache import content_digest
 from transformer_jax.storage.files import finite
 from transformer_jax.terminal.line_output import check_output, open_output
 from transformer_jax.terminal.pair_input import AlignedPairs, TabbedPairs, split_pairs
 
-# Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
     from transformer_jax.forced.scores import Score
 
@@ -33,21 +26,24 @@ def main(arguments: Sequence[str]) -> None:
     """Read pairs and write their scores in the same order."""
     flags = _parser().parse_args(arguments)
     _check_inputs(flags)
-    programs = ProgramCache.open(cache_folder())
+    if flags.source is None:
+        pairs = TabbedPairs(flags.input)
+    else:
+        pairs = AlignedPairs(flags.source, flags.reference)
+    inputs = {f'--{name}': getattr(flags, name) for name in ('input', 'source', 'reference')}
+    check_output(flags.output, inputs, flags.workdir)
+    with command_line.compiled_programs():
+        _run(flags, pairs)
+
+
+def _run(flags: Namespace, pairs: TabbedPairs | AlignedPairs) -> None:
     from transformer_jax.translator import Translator
 
-    with program_cache.use(programs), contextlib.ExitStack() as stack:
-        if flags.source is None:
-            pairs = TabbedPairs(flags.input)
-        else:
-            pairs = AlignedPairs(flags.source, flags.reference)
-        keep_compiled_programs(cache_folder())
+    with contextlib.ExitStack() as stack:
         translator = Translator.load(**command_line.model_options(flags))
         names = ('max_source_length', 'target_language')
         options = {name: getattr(flags, name) for name in names}
         translator.check_options(**options)  # before any output is begun
-        inputs = {f'--{name}': getattr(flags, name) for name in ('input', 'source', 'reference')}
-        check_output(flags.output, inputs, flags.workdir)
         output = open_output(flags.output, stack)
         # The outputs depend on these, and on the pairs.
         settings = options, flags.per_token, translator.all_steps, flags.ensemble

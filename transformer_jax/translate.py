@@ -8,20 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_jax import command_line
-from transformer_jax.documents.document import TaggedDocument
+from transformer_jax.config import DecodeConfig
+from transformer_jax.documents.document import Document, TaggedDocument
 from transformer_jax.documents.files import check_name, kind_of, read_document
 from transformer_jax.errors import UserError, figure, user_path
 from transformer_jax.parsing.output import FORMATS, Parsing
-from transformer_jax.runtime import program_cache
-from transformer_jax.runtime.program_cache import ProgramCache
 from transformer_jax.runtime.progress import STDERR
 from transformer_jax.runtime.signals import Stopped, answer_signals, end_at_once
 from transformer_jax.storage.buckets import local_path
-from transformer_jax.storage.cache import (
-    cache_folder,
-    content_digest,
-    keep_compiled_programs,
-)
+from transformer_jax.storage.cache import content_digest
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.terminal.interactive import (
     MIN_LENGTH,
@@ -31,10 +26,10 @@ from transformer_jax.terminal.interactive import (
 )
 from transformer_jax.terminal.line_input import FileLines, StdinLines
 from transformer_jax.terminal.line_output import check_output, open_output
+from transformer_jax.translating.outputs import Translation, pharaoh, warn_of_cut_outputs
 
-# Importing it takes seconds, in which no mistake would be answered.
 if TYPE_CHECKING:
-    from transformer_jax.translator import Translation, Translator
+    from transformer_jax.translator import Translator
 
 _SHAPES = (
     'align',
@@ -50,23 +45,42 @@ def main(arguments: Sequence[str]) -> None:
     """Read lines and write their translations in the same order."""
     parser = _parser()
     flags = parser.parse_args(arguments)
-    programs = ProgramCache.open(cache_folder())
     options = _options(flags)
     if flags.input is not None:
         check_name(flags.input)
-    if flags.input is not None and kind_of(flags.input) not in ('', '.txt'):
-        with program_cache.use(programs):
-            _translate_document(flags, options)
-        return
-    from transformer_jax.translating.outputs import warn_of_cut_outputs
+    check_output(flags.output, {'--input': flags.input}, flags.workdir)
+    if flags.input is None:
+        source = StdinLines()
+    elif kind_of(flags.input) in ('', '.txt'):
+        source = FileLines(flags.input)
+    else:
+        source = _read_document(flags)
+    with command_line.compiled_programs():
+        _run(flags, options, source)
+
+
+def _run(
+    flags: argparse.Namespace, options: dict[str, Any], source: StdinLines | FileLines | Document
+) -> None:
     from transformer_jax.translator import Translator
 
-    with program_cache.use(programs), contextlib.ExitStack() as stack:
-        lines = StdinLines() if flags.input is None else FileLines(flags.input)
-        keep_compiled_programs(cache_folder())
-        translator = Translator.load(**command_line.model_options(flags))
-        decode = translator.check_options(**options)  # before any output is begun
-        check_output(flags.output, {'--input': flags.input}, flags.workdir)
+    translator = Translator.load(**command_line.model_options(flags))
+    decode = translator.check_options(**options)  # before any output is begun
+    if isinstance(source, StdinLines | FileLines):
+        _translate_lines(flags, options, source, translator, decode)
+    else:
+        _translate_document(flags, options, source, translator, decode)
+
+
+def _translate_lines(
+    flags: argparse.Namespace,
+    options: dict[str, Any],
+    lines: StdinLines | FileLines,
+    translator: 'Translator',
+    decode: DecodeConfig,
+) -> None:
+    """Write the translation of each line."""
+    with contextlib.ExitStack() as stack:
         output = open_output(flags.output, stack)
         # The outputs depend on these, and on the lines.
         written = [getattr(flags, name) for name in ('scores', *_SHAPES)]
@@ -122,8 +136,8 @@ def main(arguments: Sequence[str]) -> None:
             end_at_once(0)  # do not wait for the compiler
 
 
-def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> None:
-    """Write --input, a document, with its texts translated."""
+def _read_document(flags: argparse.Namespace) -> Document:
+    """Return --input, a document; raise a UserError if other flags do not go with it."""
     kind = kind_of(flags.input)
     name = f'--input={flags.input!r}'
     if flags.output is None or kind_of(flags.output) != kind:
@@ -138,7 +152,6 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
             f'{name} is a document, with which --{given[0]} has no meaning: leave it out.'
         )
     place = user_path(flags.output, '--output')
-    check_output(flags.output, {'--input': flags.input}, flags.workdir)
     if place.is_dir():
         raise UserError(f'--output={flags.output!r} is a folder: name a file.')
     if not place.absolute().parent.is_dir():
@@ -147,13 +160,17 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
         data = local_path(flags.input, '--input').read_bytes()
     except OSError as error:
         raise UserError(f'{name} cannot be read ({error.strerror}): name another file.') from error
-    document = read_document(flags.input, data)
-    from transformer_jax.translating.outputs import warn_of_cut_outputs
-    from transformer_jax.translator import Translator
+    return read_document(flags.input, data)
 
-    keep_compiled_programs(cache_folder())
-    translator = Translator.load(**command_line.model_options(flags))
-    decode = translator.check_options(**options)
+
+def _translate_document(
+    flags: argparse.Namespace,
+    options: dict[str, Any],
+    document: Document,
+    translator: 'Translator',
+    decode: DecodeConfig,
+) -> None:
+    """Write a document with its texts translated."""
     document = TaggedDocument(document, translator.segments.languages.divide)
     texts = document.texts
     results = translator.translate(
@@ -166,7 +183,7 @@ def _translate_document(flags: argparse.Namespace, options: dict[str, Any]) -> N
     )
     best = [outputs[0] for outputs in results]
     try:
-        with atomic_write(place, 'wb') as file:
+        with atomic_write(user_path(flags.output, '--output'), 'wb') as file:
             file.write(document.translated(best, translator.config.data.target_language))
     except OSError as error:
         raise UserError(
@@ -246,15 +263,11 @@ def _parser() -> command_line.Parser:
 
 def _options(flags: Any) -> dict[str, Any]:
     """Return the options of `Translator.translate` that the flags ask for."""
-    from transformer_jax.translator import Sampling
-
-    options = command_line.search_options(flags)
-    sampling = command_line.sampling_values(flags)
-    return options | {
+    return command_line.search_options(flags) | {
         'n_best': flags.n_best,
         'mbr': flags.mbr,
         'target_language': flags.target_language,
-        'sampling': None if sampling is None else Sampling(**sampling),
+        'sampling': command_line.sampling(flags),
     }
 
 
@@ -278,12 +291,8 @@ def _chunk_size(translator: 'Translator') -> int:
     return 16 * translator.decoder.max_rows
 
 
-def _formatted(
-    results: Sequence[Sequence['Translation']], first_line: int, flags: Any
-) -> list[str]:
+def _formatted(results: Sequence[Sequence[Translation]], first_line: int, flags: Any) -> list[str]:
     """Return a line for each output, with what else the flags ask for."""
-    from transformer_jax.forced.alignment import pharaoh
-
     has_columns = flags.n_best > 1 or flags.scores or flags.align
     written = []
     for line, outputs in enumerate(results, first_line):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer_jax.forced.alignment import Aligner, pharaoh, word_alignment
+from transformer_jax.forced.alignment import Aligner, word_alignment
 from transformer_jax.runtime.compile_counter import CompileCounter
 
 # Three source words of one piece each, then EOS; two target words, then EOS.
@@ -114,11 +114,6 @@ def test_the_words_of_a_source_that_was_cut_off_are_not_aligned(translator):
     kept = {*translator.vocabulary.source.source_words(text)[:3]}
     assert {x for x, _ in found} <= kept
     assert len(found) == 9
-
-
-def test_pharaoh_lists_pairs_of_source_and_target():
-    assert pharaoh(((0, 0), (1, 2))) == '0-0 1-2'
-    assert pharaoh(()) == ''
 
 
 def test_with_fixed_shapes_nothing_is_compiled_later(translator):

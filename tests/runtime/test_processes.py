@@ -16,7 +16,7 @@ from tiny_run import config_file, on_devices, remembered, tiny
 
 from transformer_jax.checkpointing.manager import Checkpoints
 from transformer_jax.errors import UserError
-from transformer_jax.runtime import processes
+from transformer_jax.runtime import distributed, processes
 from transformer_jax.runtime.signals import RESTART_EXIT_CODE
 from transformer_jax.training import train
 from transformer_jax.training.logs.metrics_writer import read_metrics
@@ -204,16 +204,16 @@ def test_a_process_that_waits_for_the_others_can_be_stopped(tmp_path, number, co
 
 
 def test_without_variables_there_is_a_single_process():
-    assert processes._arguments({}) is None
-    assert processes._arguments({'SLURM_NTASKS': '8'}) is None  # no step: a batch script's shell
-    assert processes._arguments(by_variables(0, 1) | {'JAX_NUM_PROCESSES': '1'}) is None
+    assert processes.joining({}) is None
+    assert processes.joining({'SLURM_NTASKS': '8'}) is None  # no step: a batch script's shell
+    assert processes.joining(by_variables(0, 1) | {'JAX_NUM_PROCESSES': '1'}) is None
     assert (processes.is_first(), processes.count()) == (True, 1)
 
 
 def test_slurm_tpu_pods_and_variables_are_recognised():
-    assert processes._arguments(by_slurm(0, 1)) == {'cluster_detection_method': 'slurm'}
-    assert processes._arguments({'TRANSFORMER_JAX_PROCESSES': 'auto'}) == {}
-    assert processes._arguments(by_variables(1, 99)) == {
+    assert processes.joining(by_slurm(0, 1)) == {'cluster_detection_method': 'slurm'}
+    assert processes.joining({'TRANSFORMER_JAX_PROCESSES': 'auto'}) == {}
+    assert processes.joining(by_variables(1, 99)) == {
         'coordinator_address': '127.0.0.1:99',
         'num_processes': 2,
         'process_id': 1,
@@ -227,7 +227,7 @@ def test_no_process_waits_for_autotuning_that_another_finds_in_its_cache(monkeyp
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(jax.config, 'update', lambda *_: None)
     monkeypatch.setattr(jax.distributed, 'initialize', lambda **_: None)
-    processes.init_distributed()
+    distributed.join(**processes.joining(os.environ))
     assert os.environ['XLA_FLAGS'] == '--mine=1 --xla_gpu_shard_autotuning=false'
 
 
@@ -243,9 +243,9 @@ def test_no_process_waits_for_autotuning_that_another_finds_in_its_cache(monkeyp
 )
 def test_variables_that_contradict_each_other_are_refused(changes, message):
     with pytest.raises(UserError, match=message):
-        processes._arguments(by_variables(0, 1) | changes)
+        processes.joining(by_variables(0, 1) | changes)
 
 
 def test_an_unknown_value_of_the_processes_variable_is_refused():
     with pytest.raises(UserError, match="must be 'auto' or not set"):
-        processes._arguments({'TRANSFORMER_JAX_PROCESSES': 'yes'})
+        processes.joining({'TRANSFORMER_JAX_PROCESSES': 'yes'})

@@ -208,16 +208,16 @@ def test_a_function_keeps_its_programs_in_the_cache_of_the_process(folder):
 
 _OPEN = """
 import sys
-from pathlib import Path
-from transformer_jax.runtime.program_cache import ProgramCache
+from transformer_jax import command_line
 if 'config file imports jax' in sys.argv:
     import jax
-cache = ProgramCache.open(Path(sys.argv[1]))
-if cache is None:
-    sys.exit('none')
-import jax
-x = jax.numpy.ones((64, 64))
-print(float(cache.run(jax.jit(lambda x: (x**3.1 @ x).sum()), [x], {}, {})))
+with command_line.compiled_programs(sys.argv[1]):
+    import jax
+    from transformer_jax.runtime import program_cache
+    if jax.config.jax_enable_compilation_cache:
+        sys.exit(f'{jax.config.jax_compilation_cache_dir}')
+    x = jax.numpy.ones((64, 64))
+    print(float(program_cache.current().run(jax.jit(lambda x: (x**3.1 @ x).sum()), [x], {}, {})))
 """
 
 
@@ -238,11 +238,13 @@ def test_an_open_cache_keeps_programs_for_the_next_process(tmp_path):
     assert not (tmp_path / 'jax').exists()
 
 
-def test_no_cache_is_opened_if_a_config_file_has_imported_jax(tmp_path):
-    assert _open(tmp_path, 'config file imports jax').stderr == 'none\n'
+def test_a_command_whose_config_file_has_imported_jax_uses_the_cache_of_jax(tmp_path):
+    assert _open(tmp_path, 'config file imports jax').stderr == f'{tmp_path}/compiled\n'
 
 
 def test_no_cache_is_opened_in_a_folder_that_others_can_write(tmp_path):
     (tmp_path / 'programs').mkdir()
     (tmp_path / 'programs').chmod(0o777)
-    assert _open(tmp_path).stderr == 'none\n'
+    *warning, chosen = _open(tmp_path).stderr.splitlines()
+    assert 'can be written by others' in warning[0]
+    assert chosen == 'None'

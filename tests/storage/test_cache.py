@@ -9,12 +9,12 @@ import jax
 import pytest
 
 from transformer_jax.errors import UserError
+from transformer_jax.runtime.program_cache import keep_compiled_programs
 from transformer_jax.storage import cache
 from transformer_jax.storage.cache import (
     cache_folder,
     content_digest,
     failures_to_cache,
-    keep_compiled_programs,
     make_folder,
     read_own,
 )

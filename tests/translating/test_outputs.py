@@ -3,7 +3,7 @@
 import numpy as np
 
 from transformer_jax.translating.batch_decoder import DecodeResult
-from transformer_jax.translating.outputs import Translation, distinct, join
+from transformer_jax.translating.outputs import Translation, distinct, join, pharaoh
 from transformer_jax.translating.segments import SegmentedText
 
 
@@ -49,3 +49,8 @@ def test_sentences_without_a_blank_between_them_share_a_word():
     outputs = [[translation('x y.', 0.0, alignment)], [translation('z w.', 0.0, alignment)]]
     [output] = join(text, outputs, align=True)
     assert output.alignment == ((0, 0), (1, 1), (2, 2))
+
+
+def test_pharaoh_lists_pairs_of_source_and_target():
+    assert pharaoh(((0, 0), (1, 2))) == '0-0 1-2'
+    assert pharaoh(()) == ''

@@ -16,6 +16,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from transformer_jax import command_line
 from transformer_jax.config.loading import load_config
@@ -69,11 +70,14 @@ def main(arguments: Sequence[str]) -> None:
     json_file = None if flags.json is None else _json_file(flags.json)
     profile = None if flags.profile is None else _profile_folder(flags.profile)
     config = load_config(flags.config, overrides)
-    # Because importing JAX takes seconds, mistakes are answered before.
+    command = [f'--config={flags.config}', *overrides]
+    _run(config, command, parts, flags.synthetic, json_file, profile)
+
+
+def _run(*options: Any) -> None:
     from transformer_jax.benchmark.report import measure_parts
 
-    command = [f'--config={flags.config}', *overrides]
-    measure_parts(config, command, parts, flags.synthetic, json_file, profile)
+    measure_parts(*options)
 
 
 def _json_file(name: str) -> Path:

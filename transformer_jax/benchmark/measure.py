@@ -36,9 +36,9 @@ from transformer_jax.model.flops import step_flops
 from transformer_jax.model.kernels.matmul import matmul
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.runtime.jax_private import forget_cache_folder
+from transformer_jax.runtime.program_cache import keep_compiled_programs
 from transformer_jax.runtime.signals import stop_if_requested
 from transformer_jax.sharding import shard_whole_batch
-from transformer_jax.storage.cache import keep_compiled_programs
 from transformer_jax.training.compile import CompiledStep, compile_steps
 from transformer_jax.training.device_batches import device_batches
 from transformer_jax.training.initialization import initial_state

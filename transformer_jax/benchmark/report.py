@@ -25,8 +25,9 @@ from transformer_jax.errors import UserError
 from transformer_jax.model import parameter_count
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.runtime.memory import device_memory
+from transformer_jax.runtime.program_cache import keep_compiled_programs
 from transformer_jax.sharding import make_mesh
-from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
+from transformer_jax.storage.cache import cache_folder
 from transformer_jax.storage.files import finite
 from transformer_jax.training.checks.preflight import shapes_table
 from transformer_jax.training.compile import CompiledStep, compile_steps

@@ -16,7 +16,7 @@ from transformer_jax.checkpointing import dev_scores
 from transformer_jax.checkpointing.checksums import Mismatch, check, checksums
 from transformer_jax.checkpointing.retention import LatestAndBest
 from transformer_jax.errors import UserError, first_line, in_bucket
-from transformer_jax.runtime import processes
+from transformer_jax.runtime import distributed, processes
 from transformer_jax.storage.buckets import json_files_in_bucket, move_folder
 
 _logger = logging.getLogger('transformer_jax')
@@ -236,10 +236,10 @@ class Checkpoints:
             reason,
             aside,
         )
-        processes.barrier(f'name for the damaged checkpoint of step {step}')
+        distributed.barrier(f'name for the damaged checkpoint of step {step}')
         if processes.is_first():
             move_folder(self.directory / str(step), aside)
-        processes.barrier(f'damaged checkpoint of step {step}')
+        distributed.barrier(f'damaged checkpoint of step {step}')
         # Orbax's own `reload` fails at damaged metadata of any other checkpoint.
         self._manager.close()
         self._manager = self._opened()

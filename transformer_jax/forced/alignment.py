@@ -1,6 +1,6 @@
 """Word alignments from cross attention."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -64,11 +64,6 @@ def _sums_by_word(
     sums_WS = np.zeros((len(present), weights_TS.shape[1]))
     np.add.at(sums_WS, index, weights_TS[rows])
     return sums_WS, present
-
-
-def pharaoh(alignment: Iterable[tuple[int, int]]) -> str:
-    """Return an alignment in the Pharaoh format, for example '0-0 1-2'."""
-    return ' '.join(f'{source}-{target}' for source, target in alignment)
 
 
 class Aligner:

@@ -1,10 +1,11 @@
 """Prints the tables of the paper: python -m transformer_jax.paper --table=1."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 
 from transformer_jax import command_line
 from transformer_jax.errors import UserError, user_path
-from transformer_jax.paper import table1, table3, tables
+from transformer_jax.inspection.figures import new_figure, save_png
 from transformer_jax.runtime.signals import answer_signals
 
 
@@ -36,23 +37,24 @@ def main(arguments: Sequence[str]) -> None:
     if flags.output is not None and not flags.output.lower().endswith('.png'):
         raise UserError(f'--output={flags.output!r} must end in .png.')
     if flags.output is not None:  # measuring takes a minute
-        from transformer_jax.inspection.figures import new_figure
-
         new_figure('--output', 1, 1)
         if not user_path(flags.output, '--output').absolute().parent.is_dir():
             raise UserError(f'--output={flags.output!r}: its folder does not exist: make it first.')
-    from transformer_jax.sharding import data_mesh  # importing jax takes seconds
+    _run(flags)
+
+
+def _run(flags: Namespace) -> None:
+    from transformer_jax.paper import table1, tables
+    from transformer_jax.sharding import data_mesh
 
     data_mesh()  # JAX would report missing devices with a trace
-    text = {1: table1.table, 2: tables.table2, 3: table3.table, 4: tables.table4}[flags.table]()
+    text = {1: table1.table, 2: tables.table2, 3: tables.table3, 4: tables.table4}[flags.table]()
     command_line.print_result(text)
     if not flags.measure:
         return
     times = table1.measure()
     command_line.print_result(f'\n{table1.measured(times)}')
     if flags.output is not None:
-        from transformer_jax.inspection.figures import save_png
-
         figure, path = table1.draw(times), user_path(flags.output, '--output')
         try:
             save_png(figure, path)

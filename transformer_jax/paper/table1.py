@@ -4,6 +4,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
+from flax import linen as nn
+
+from transformer_jax.inspection.figures import new_figure
+from transformer_jax.model import MultiHeadAttention
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -42,8 +48,6 @@ def measure(lengths: Sequence[int] = LENGTHS, repeats: int = _REPEATS) -> Times:
       lengths: numbers of positions.
       repeats: timed runs of each.
     """
-    import jax
-
     found: dict[str, dict[int, float]] = {}
     for name, layer in _layers().items():
         found[name] = {}
@@ -61,8 +65,6 @@ def measure(lengths: Sequence[int] = LENGTHS, repeats: int = _REPEATS) -> Times:
 
 def measured(times: Times) -> str:
     """Return measured times as text, and where self-attention begins to cost more."""
-    import jax
-
     lengths = list(times['self-attention'])
     lines = [f'{"milliseconds, length":28}' + ''.join(f'{length:>9,}' for length in lengths)]
     lines += [
@@ -108,8 +110,6 @@ def draw(times: Times) -> 'Figure':
     Raises:
       UserError: if matplotlib is missing.
     """
-    from transformer_jax.inspection.figures import new_figure
-
     figure = new_figure('--output', 7, 4.5)
     axes = figure.subplots()
     for (name, of_length), style in zip(times.items(), ('o-', 's--', '^:'), strict=True):
@@ -124,8 +124,6 @@ def draw(times: Times) -> 'Figure':
 
 
 def _milliseconds(run: Callable[[], Any]) -> float:
-    import jax
-
     begin = time.perf_counter()
     jax.block_until_ready(run())
     return 1e3 * (time.perf_counter() - begin)
@@ -133,10 +131,6 @@ def _milliseconds(run: Callable[[], Any]) -> float:
 
 def _layers() -> dict[str, Any]:
     """Return a module [B, n, D] -> [B, n, D] for each measured row of the table."""
-    from flax import linen as nn
-
-    from transformer_jax.model import MultiHeadAttention
-
     return {
         'self-attention': MultiHeadAttention(num_heads=HEADS),
         'recurrent': nn.RNN(nn.GRUCell(WIDTH)),

@@ -1,4 +1,7 @@
-"""Table 3 of the paper: variations of the model, each with its config."""
+"""The rows of Table 3 of the paper: variations of the model, each with its config.
+
+The config file of a row imports this module, which imports nothing heavy.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,7 +9,6 @@ from typing import Any
 
 from transformer_jax.config import Config
 from transformer_jax.errors import UserError
-from transformer_jax.model.flops import training_flops
 
 VOCAB_SIZE = 37_000  # section 5.1
 TOKENS = 25_000  # on each side of a batch, section 5.1
@@ -76,19 +78,6 @@ ROWS = {
     ),
 }
 
-_NOTE = """\
-parameters: with one shared embedding of 37,000 pieces, and attention without biases.
-paper, off: the paper's count, and our difference from it. The paper says "about 37,000" pieces; its
-  counts fit 41,000 pieces (65 M = 44.1 M of layers + 40,800 x 512), but 35,900 for "big" (213 M =
-  176.2 M of layers + 35,900 x 1024). It gives no count for row E, which adds two tables of 1,024
-  positions.
-GFLOP: model FLOPs of a training step on 25,000 + 25,000 tokens in sentences of 25, without padding.
-PPL, BLEU: the paper's on newstest2013, without averaging of checkpoints (section 6.2); PPL per word
-  piece, BLEU on tokens with compounds split. Compare them with the perplexity per token and the
-  line "compounds split" of
-    python -m transformer_jax.evaluate --workdir=DIR --split=dev --checkpoints=1
-measured: in this repository; '-' is not measured yet."""
-
 
 def row_config(name: str, base: Config | None = None) -> Config:
     """Return the config of a row.
@@ -104,31 +93,3 @@ def row_config(name: str, base: Config | None = None) -> Config:
         raise UserError(f'Table 3 has no row {name!r}; its rows are {", ".join(ROWS)}')
     sections, changes = (base or Config()).to_dict(), ROWS[name].changes
     return Config.from_mapping({s: sections[s] | dict(changes.get(s, {})) for s in sections})
-
-
-def table() -> str:
-    """Return Table 3 as text, one line for each row."""
-    from transformer_jax.model import parameter_count  # importing flax takes seconds
-
-    lines = [
-        f'{"row":16}{"layers":>7}{"d_model":>8}{"d_ff":>6}{"heads":>6}{"d_k":>5}{"d_v":>5}'
-        f'{"positions":>12}{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}'
-        f'{"paper":>7}{"off":>7}{"GFLOP":>8}{"PPL":>6}{"BLEU":>6}  measured'
-    ]
-    lengths = [LENGTH] * (TOKENS // LENGTH)
-    for name, row in ROWS.items():
-        config = row_config(name)
-        model = config.model
-        count = parameter_count(model, VOCAB_SIZE)
-        flops = training_flops(model, VOCAB_SIZE, lengths, lengths)
-        paper, off = '-', '-'
-        if row.parameters is not None:
-            paper, off = f'{row.parameters}M', f'{100 * (count / row.parameters / 1e6 - 1):.1f}%'
-        lines.append(
-            f'{name:16}{model.num_layers:7}{model.d_model:8}{model.d_ff:6}{model.num_heads:6}'
-            f'{model.key_size:5}{model.value_size:5}{model.positions:>12}{model.dropout_rate:8}'
-            f'{config.optimizer.label_smoothing:7}{config.train.steps // 1000:5}K'
-            f'  {count:11,}{paper:>7}{off:>7}'
-            f'{flops / 1e9:8,.0f}{row.perplexity:6}{row.bleu:6}  {row.measured or "-"}'
-        )
-    return '\n'.join([*lines, '', _NOTE])

@@ -1,9 +1,10 @@
-"""Tables 2 and 4 of the paper: BLEU with the cost of training, and constituency parsing."""
+"""Tables 2 to 4 of the paper: BLEU with the cost of training, variations, and parsing."""
 
 from typing import NamedTuple
 
+from transformer_jax.model import parameter_count
 from transformer_jax.model.flops import training_flops
-from transformer_jax.paper.table3 import LENGTH, TOKENS, VOCAB_SIZE, row_config
+from transformer_jax.paper.table3 import LENGTH, ROWS, TOKENS, VOCAB_SIZE, row_config
 
 
 class Result(NamedTuple):
@@ -59,6 +60,20 @@ ours: model FLOPs of the matrix products, forward and back, of the paper's steps
 because GPUs did not reach that speed, and because padding is not counted."""
 
 
+_NOTE_3 = """\
+parameters: with one shared embedding of 37,000 pieces, and attention without biases.
+paper, off: the paper's count, and our difference from it. The paper says "about 37,000" pieces; its
+  counts fit 41,000 pieces (65 M = 44.1 M of layers + 40,800 x 512), but 35,900 for "big" (213 M =
+  176.2 M of layers + 35,900 x 1024). It gives no count for row E, which adds two tables of 1,024
+  positions.
+GFLOP: model FLOPs of a training step on 25,000 + 25,000 tokens in sentences of 25, without padding.
+PPL, BLEU: the paper's on newstest2013, without averaging of checkpoints (section 6.2); PPL per word
+  piece, BLEU on tokens with compounds split. Compare them with the perplexity per token and the
+  line "compounds split" of
+    python -m transformer_jax.evaluate --workdir=DIR --split=dev --checkpoints=1
+measured: in this repository; '-' is not measured yet."""
+
+
 def table2() -> str:
     """Return Table 2 as text, with our own count of FLOPs beside the two Transformers."""
     lines = [
@@ -72,6 +87,32 @@ def table2() -> str:
         ]
         lines.append(f'{row.model:30}{"".join(numbers)}')
     return '\n'.join([*lines, '', _NOTE_2])
+
+
+def table3() -> str:
+    """Return Table 3 as text, one line for each row."""
+    lines = [
+        f'{"row":16}{"layers":>7}{"d_model":>8}{"d_ff":>6}{"heads":>6}{"d_k":>5}{"d_v":>5}'
+        f'{"positions":>12}{"dropout":>8}{"smooth":>7}{"steps":>6}  {"parameters":>11}'
+        f'{"paper":>7}{"off":>7}{"GFLOP":>8}{"PPL":>6}{"BLEU":>6}  measured'
+    ]
+    lengths = [LENGTH] * (TOKENS // LENGTH)
+    for name, row in ROWS.items():
+        config = row_config(name)
+        model = config.model
+        count = parameter_count(model, VOCAB_SIZE)
+        flops = training_flops(model, VOCAB_SIZE, lengths, lengths)
+        paper, off = '-', '-'
+        if row.parameters is not None:
+            paper, off = f'{row.parameters}M', f'{100 * (count / row.parameters / 1e6 - 1):.1f}%'
+        lines.append(
+            f'{name:16}{model.num_layers:7}{model.d_model:8}{model.d_ff:6}{model.num_heads:6}'
+            f'{model.key_size:5}{model.value_size:5}{model.positions:>12}{model.dropout_rate:8}'
+            f'{config.optimizer.label_smoothing:7}{config.train.steps // 1000:5}K'
+            f'  {count:11,}{paper:>7}{off:>7}'
+            f'{flops / 1e9:8,.0f}{row.perplexity:6}{row.bleu:6}  {row.measured or "-"}'
+        )
+    return '\n'.join([*lines, '', _NOTE_3])
 
 
 def table4() -> str:

@@ -1,6 +1,4 @@
-"""Several processes in one run: how they find each other and what they agree on.
-
-In a single process, every function here does nothing.
+"""The processes of a run: how many there are, and which of them this one is.
 
 Environment variables decide, so that the command line is the same everywhere:
 - JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, set by the user or a launcher;
@@ -8,80 +6,26 @@ Environment variables decide, so that the command line is the same everywhere:
 - TRANSFORMER_JAX_PROCESSES=auto lets JAX decide, which knows TPU pods and other clusters.
 """
 
-import logging
-import os
 import sys
-import threading
-from concurrent.futures import Future
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 from transformer_jax.errors import UserError
 
-# Seconds until a dead process is noticed if its connections do not break.
-_HEARTBEAT_TIMEOUT = 30
-_JOIN_TIMEOUT = 600  # seconds in which all processes must be started
-_WAIT_MILLISECONDS = 24 * 3600 * 1000  # another process may tokenise a large corpus
-_SHARD_AUTOTUNING = 'xla_gpu_shard_autotuning'
-_logger = logging.getLogger('transformer_jax')
 
+def joining(environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return how this process joins the others, or None if it is the only one.
 
-def init_distributed() -> None:
-    """Join the other processes if the environment names any. Call this before JAX is used.
+    Args:
+      environment: the environment variables.
 
-    If the others do not join in time, JAX ends this process; the log says what it waited for.
+    Returns:
+      Arguments of `distributed.join`.
 
     Raises:
       UserError: if the environment variables contradict each other or cannot be used.
     """
-    arguments = _arguments(os.environ)
-    if arguments is None:
-        return
-    import jax  # here, because a single process has yet to open its program cache
-
-    if jax.distributed.is_initialized():
-        return
-    _logger.info(
-        'Process %s of %s joins the others at %s; start all of them within %d seconds.',
-        arguments.get('process_id', '?'),
-        arguments.get('num_processes', '?'),
-        arguments.get('coordinator_address', 'the address that the cluster gives'),
-        _JOIN_TIMEOUT,
-    )
-    # Otherwise XLA has each process try some of the kernels and wait for the results of the others.
-    # A process that finds its programs in its cache tries none, and the others would wait for it.
-    flags = os.environ.get('XLA_FLAGS', '')
-    if _SHARD_AUTOTUNING not in flags:
-        os.environ['XLA_FLAGS'] = f'{flags} --{_SHARD_AUTOTUNING}=false'.strip()
-    # With this, SIGTERM to one process stops all of them after the same step.
-    jax.config.update('jax_enable_preemption_service', True)
-    joining = Future()
-
-    def initialize() -> None:
-        try:
-            jax.distributed.initialize(
-                **arguments,
-                initialization_timeout=_JOIN_TIMEOUT,
-                heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT,
-                shutdown_timeout_seconds=_HEARTBEAT_TIMEOUT,
-            )
-        except BaseException as error:
-            joining.set_exception(error)
-        else:
-            joining.set_result(None)
-
-    # In a daemon thread, because Python handles no signal while the main thread waits in JAX.
-    threading.Thread(target=initialize, daemon=True).start()
-    try:
-        joining.result()
-    except (RuntimeError, ValueError) as error:
-        raise UserError(
-            f'the processes of this run do not find each other ({error}): check the address and '
-            'the port in JAX_COORDINATOR_ADDRESS, and that all processes have been started.'
-        ) from error
-
-
-def _arguments(environment) -> dict | None:
-    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
     names = ('JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID')
     given = {name: environment[name] for name in names if environment.get(name)}
     if given:
@@ -139,25 +83,3 @@ def _joined() -> ModuleType | None:
     jax = sys.modules.get('jax')
     distributed = getattr(jax, 'distributed', None)  # missing while JAX is being imported
     return jax if distributed is not None and distributed.is_initialized() else None
-
-
-def barrier(point: str) -> None:
-    """Wait until every process has reached `point`, a name that a run uses once."""
-    if count() > 1:
-        _client().wait_at_barrier(f'transformer_jax/{point}', _WAIT_MILLISECONDS)
-
-
-def broadcast_from_first(name: str, value: str) -> str:
-    """Return the `value` of process 0 in every process; a run uses `name` once."""
-    if count() == 1:
-        return value
-    key = f'transformer_jax/{name}'
-    if is_first():
-        _client().key_value_set(key, value)
-    return _client().blocking_key_value_get(key, _WAIT_MILLISECONDS)
-
-
-def _client():
-    from transformer_jax.runtime.jax_private import coordination_client
-
-    return coordination_client()

@@ -12,25 +12,26 @@ import logging
 import os
 import pickle
 import platform
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
+import numpy as np
+from jax.experimental import serialize_executable
+
+from transformer_jax.runtime import jax_private
 from transformer_jax.storage.cache import (
     PRIVATE,
     content_digest,
     is_private,
     make_folder,
     read_own,
+    threat_to_programs,
 )
 from transformer_jax.storage.files import atomic_write
-
-# JAX takes a second to import, and commands answer mistakes before that.
-if TYPE_CHECKING:
-    import jax
 
 _logger = logging.getLogger('transformer_jax')
 # Prefixes of packages whose version affects compiled programs.
@@ -62,22 +63,18 @@ class ProgramCache:
     def open(cls, cache_folder: Path) -> 'ProgramCache | None':
         """Return the cache of this process, and switch JAX's own cache off.
 
-        Only a command may call this, before it imports the model: in a notebook, code in memory may
-        differ from the code in its file.
+        `command_line.compiled_programs` calls this where the model is not imported yet: in a
+        notebook, code in memory may differ from the code in its file.
 
         Args:
           cache_folder: the folder of all caches.
 
         Returns:
-          None if JAX is already imported, because the config file may then have patched the model,
-          and because several processes use JAX's own cache; or if other users can write programs,
-          or the source files cannot be read.
+          None if other users can write programs, or if the source files cannot be read.
         """
         folder = cache_folder.absolute() / 'programs'
-        if 'jax' in sys.modules or not is_private(folder) or not (code := _code()):
+        if not is_private(folder) or not (code := _code()):
             return None
-        import jax
-
         # XLA cannot serialise completely what JAX has loaded from its own cache. JAX reads this
         # option once in a process, so that it cannot be off for single programs.
         jax.config.update('jax_enable_compilation_cache', False)
@@ -97,7 +94,7 @@ class ProgramCache:
             return None
         return content_digest([self._code, _machine(), *texts])
 
-    def load(self, key: str | None, *args: Any, **kwargs: Any) -> 'jax.stages.Compiled | None':
+    def load(self, key: str | None, *args: Any, **kwargs: Any) -> jax.stages.Compiled | None:
         """Return the program with this key, or None if there is none that can be used.
 
         Args:
@@ -107,9 +104,6 @@ class ProgramCache:
         """
         if key is None:
             return None
-        import jax
-        from jax.experimental import serialize_executable
-
         path = self._folder / key
         try:
             devices, program = pickle.loads(read_own(path))
@@ -129,9 +123,9 @@ class ProgramCache:
     def compile(
         self,
         key: str | None,
-        program: 'jax.stages.Lowered',
+        program: jax.stages.Lowered,
         options: Mapping[str, Any] | None = None,
-    ) -> 'jax.stages.Compiled':
+    ) -> jax.stages.Compiled:
         """Compile a program and keep it; if it cannot be kept, log a warning.
 
         Args:
@@ -151,7 +145,7 @@ class ProgramCache:
 
     def run(
         self,
-        function: 'jax.stages.Wrapped',
+        function: jax.stages.Wrapped,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         static: Mapping[str, Any],
@@ -159,9 +153,6 @@ class ProgramCache:
         """Call a function from `jax.jit` with arrays and, by name, its static arguments."""
         if self._folder is None:
             return function(*args, **kwargs, **static)
-        import jax
-        import numpy as np
-
         leaves, tree = jax.tree.flatten((args, kwargs))
         kinds = tuple((np.shape(x), x.dtype, getattr(x, 'sharding', None)) for x in leaves)
         name = f'{function.__module__}.{function.__qualname__}'
@@ -179,12 +170,7 @@ class ProgramCache:
                     )
         return self._loaded[known_by](*args, **kwargs)
 
-    def _write(self, path: Path, program: 'jax.stages.Compiled') -> None:
-        import jax
-        from jax.experimental import serialize_executable
-
-        from transformer_jax.runtime import jax_private
-
+    def _write(self, path: Path, program: jax.stages.Compiled) -> None:
         if jax.config.jax_enable_compilation_cache and jax.config.jax_compilation_cache_dir:
             raise ValueError("JAX's own cache is in use")  # see `open`
         # Without a list of devices, JAX would load the program for all devices.
@@ -218,6 +204,30 @@ def use(cache: ProgramCache | None) -> Iterator[None]:
         _current = before
 
 
+def keep_compiled_programs(folder: Path) -> None:
+    """Make JAX keep compiled programs in `folder`/compiled for the next process.
+
+    If another user can write programs there, or may have done so, this logs a warning, and the
+    process neither reads nor keeps compiled programs.
+
+    Args:
+      folder: the cache folder.
+    """
+    # JAX opens the folder later, when the working directory may have changed.
+    folder = folder.absolute()
+    threat = threat_to_programs(folder)
+    if threat:
+        _say_not_trusted(folder, threat)
+    # None also overrides $JAX_COMPILATION_CACHE_DIR.
+    kept = None if threat else str(folder / 'compiled')
+    jax.config.update('jax_compilation_cache_dir', kept)
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
+    jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
+    # Otherwise the key of a program with cuDNN's attention on several GPUs contains the address of
+    # the function that partitions it, and the program is never found again.
+    jax.config.update('jax_remove_custom_partitioning_ptr_from_cache_key', True)
+
+
 def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable], Callable]:
     """Return a decorator like `jax.jit` whose programs are in the cache of this process.
 
@@ -226,8 +236,6 @@ def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable], Callab
     """
 
     def decorate(function: Callable) -> Callable:
-        import jax
-
         jitted = jax.jit(function, static_argnames=static_argnames)
 
         @functools.wraps(function)
@@ -243,11 +251,18 @@ def cached_jit(*, static_argnames: Sequence[str]) -> Callable[[Callable], Callab
 
 def _signature(arguments: Any) -> Any:
     """Return what a call checks of its arguments: their tree, shapes and dtypes."""
-    import jax
-    import numpy as np
-
     leaves, tree = jax.tree.flatten(arguments)
     return tree, [(np.shape(x), jax.dtypes.canonicalize_dtype(x.dtype)) for x in leaves]
+
+
+@functools.cache  # once for each reason
+def _say_not_trusted(folder: Path, threat: str) -> None:
+    _logger.warning(
+        'Compiled programs are neither read from the cache %r nor kept there, because %s, or name '
+        'a cache of your own with data.cache_dir or $TRANSFORMER_JAX_CACHE.',
+        str(folder),
+        threat,
+    )
 
 
 @functools.cache  # once for each reason
@@ -270,10 +285,6 @@ def _code() -> str:
 @functools.cache
 def _machine() -> str:
     """Return a digest of versions, options and devices."""
-    import jax
-
-    from transformer_jax.runtime import jax_private
-
     installed = {f'{x.name} {x.version}'.lower() for x in importlib.metadata.distributions()}
     options = (
         f'{name}={value!r}'

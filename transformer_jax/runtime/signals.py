@@ -12,7 +12,7 @@ import signal
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from transformer_jax.storage.files import remove_unfinished
@@ -176,18 +176,18 @@ class StopSignals:
     which gets no signals, nothing is caught.
     """
 
-    def __init__(self, many: bool = False):
+    def __init__(self, agreed: Callable[[int], bool] | None = None):
         """Create the context.
 
         Args:
-          many: whether there are several processes, which agree on the step to stop after.
+          agreed: of several processes, returns whether all stop after a step. None if there is one.
         """
-        self._many, self._passed_on = many, False
+        self._agreed, self._passed_on = agreed, False
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> 'StopSignals':
         if threading.current_thread() is threading.main_thread():
-            if self._many:
+            if self._agreed:
                 # JAX has its own handler for SIGTERM, through which the processes agree.
                 handlers = {signal.SIGINT: self._pass_on}
             else:
@@ -219,10 +219,8 @@ class StopSignals:
 
     def should_stop(self, step: int) -> str | None:
         """Return why to stop after `step`, or None to continue. Every process must call this."""
-        if self._many:
-            from jax.experimental import multihost_utils
-
-            return 'SIGTERM' if multihost_utils.reached_preemption_sync_point(step) else None
+        if self._agreed:
+            return 'SIGTERM' if self._agreed(step) else None
         return None if _asked is None else _asked.name
 
     def pending(self) -> str | None:
@@ -230,7 +228,7 @@ class StopSignals:
 
         Several processes would have to agree, so for them this is always None.
         """
-        return None if _asked is None or self._many else _asked.name
+        return None if _asked is None or self._agreed else _asked.name
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         if _note(signal.Signals(number)):

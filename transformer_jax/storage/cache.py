@@ -5,10 +5,8 @@ Compiled programs are code: a user who can write them can run code as the user w
 
 import contextlib
 import errno
-import functools
 import grp
 import hashlib
-import logging
 import os
 import pwd
 import stat
@@ -17,7 +15,6 @@ from pathlib import Path
 
 from transformer_jax.errors import CANNOT_WRITE, UserError, in_bucket, user_path
 
-_logger = logging.getLogger('transformer_jax')
 # A file or folder of another kind has the name of an entry.
 _IN_THE_WAY = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -79,32 +76,6 @@ def make_folder(folder: Path, mode: int = 0o755) -> None:
         folder.mkdir(mode, exist_ok=True)
 
 
-def keep_compiled_programs(folder: Path) -> None:
-    """Make JAX keep compiled programs in `folder`/compiled for the next process.
-
-    If another user can write programs there, or may have done so, this logs a warning, and the
-    process neither reads nor keeps compiled programs.
-
-    Args:
-      folder: the cache folder.
-    """
-    import jax
-
-    # JAX opens the folder later, when the working directory may have changed.
-    folder = folder.absolute()
-    threat = _threat_to_programs(folder)
-    if threat:
-        _say_not_trusted(folder, threat)
-    # None also overrides $JAX_COMPILATION_CACHE_DIR.
-    kept = None if threat else str(folder / 'compiled')
-    jax.config.update('jax_compilation_cache_dir', kept)
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.05)
-    jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
-    # Otherwise the key of a program with cuDNN's attention on several GPUs contains the address of
-    # the function that partitions it, and the program is never found again.
-    jax.config.update('jax_remove_custom_partitioning_ptr_from_cache_key', True)
-
-
 def is_private(folder: Path) -> bool:
     """Return whether no other user can put a file into a folder, or replace the folder.
 
@@ -117,33 +88,7 @@ def is_private(folder: Path) -> bool:
         return False
 
 
-def read_own(path: Path) -> bytes:
-    """Return the content of a file that only this user can have written.
-
-    Raises:
-      OSError: if the file cannot be read, is a link, or another user owns it or can write it.
-    """
-    # Without O_NONBLOCK, opening a pipe waits for a writer.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(path, flags), 'rb') as file:
-        # Check the open file, because another file may take its name a moment later.
-        threat = _threat_to_file(file.fileno(), os.fstat(file.fileno()))
-        if threat:
-            raise PermissionError(threat)
-        return file.read()
-
-
-@functools.cache  # once for each reason
-def _say_not_trusted(folder: Path, threat: str) -> None:
-    _logger.warning(
-        'Compiled programs are neither read from the cache %r nor kept there, because %s, or name '
-        'a cache of your own with data.cache_dir or $TRANSFORMER_JAX_CACHE.',
-        str(folder),
-        threat,
-    )
-
-
-def _threat_to_programs(folder: Path) -> str:
+def threat_to_programs(folder: Path) -> str:
     """Return how another user could make this process run a program, and the remedy.
 
     Args:
@@ -162,6 +107,22 @@ def _threat_to_programs(folder: Path) -> str:
         return _threat_to_folder(compiled) or _threat_to_content(compiled)
     except OSError as error:
         return f'{error.filename!r} cannot be used ({error.strerror}): restore access'
+
+
+def read_own(path: Path) -> bytes:
+    """Return the content of a file that only this user can have written.
+
+    Raises:
+      OSError: if the file cannot be read, is a link, or another user owns it or can write it.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path, flags), 'rb') as file:
+        # Check the open file, because another file may take its name a moment later.
+        threat = _threat_to_file(file.fileno(), os.fstat(file.fileno()))
+        if threat:
+            raise PermissionError(threat)
+        return file.read()
 
 
 def _threat_to_folder(path: Path) -> str:

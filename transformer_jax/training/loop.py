@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.data.batching.buckets import Bucket
 from transformer_jax.errors import figure
-from transformer_jax.runtime import processes
+from transformer_jax.runtime import distributed
 from transformer_jax.runtime.progress import progress_bar
 from transformer_jax.runtime.signals import Stopped
 from transformer_jax.training.checks.nonfinite import check_finite
@@ -133,7 +133,7 @@ def evaluate_if_due(run: Run, state: TrainState) -> None:
     if not is_due(run.config, step) or step > run.config.train.steps:
         return
     of_step = [r for r in run.metrics.records if (r['kind'], r['step']) == ('dev', step)]
-    evaluated = processes.broadcast_from_first('evaluated', 'yes' if of_step else '') == 'yes'
+    evaluated = distributed.broadcast_from_first('evaluated', 'yes' if of_step else '') == 'yes'
     if evaluated and run.checkpoints.scores.quality(step) is not None:
         return
     if evaluated:

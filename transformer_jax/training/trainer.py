@@ -5,17 +5,20 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from jax.experimental.multihost_utils import reached_preemption_sync_point
+
 from transformer_jax.checkpointing.dev_scores import quality
 from transformer_jax.config import Config
 from transformer_jax.data.prepare import Data, prepare
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
-from transformer_jax.runtime import processes
+from transformer_jax.runtime import distributed, processes
 from transformer_jax.runtime.memory import device_memory
+from transformer_jax.runtime.program_cache import keep_compiled_programs
 from transformer_jax.runtime.signals import Stopped, StopSignals
 from transformer_jax.sharding import make_mesh
 from transformer_jax.storage.bucket_workdir import open_workdir
-from transformer_jax.storage.cache import cache_folder, keep_compiled_programs
+from transformer_jax.storage.cache import cache_folder
 from transformer_jax.training.checks import resume_checks
 from transformer_jax.training.checks.preflight import log_summary, preflight
 from transformer_jax.training.initialization import abstract_state, check_state_fits
@@ -49,7 +52,8 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
     folder.check_writable()
     check_installed(config.train.log_to)
     mesh = make_mesh(config.mesh)
-    with StopSignals(processes.count() > 1) as stop, contextlib.ExitStack() as stack:
+    agreed = reached_preemption_sync_point if processes.count() > 1 else None
+    with StopSignals(agreed) as stop, contextlib.ExitStack() as stack:
 
         def lock() -> None:
             if processes.is_first():
@@ -75,7 +79,7 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
                 # started and ended here meanwhile.
                 lock()
                 resume_checks.load_saved_run(folder, config)
-            processes.barrier('workdir')
+            distributed.barrier('workdir')
             if saved is not None and folder.has_checkpoints():
                 config = resume_checks.with_origin(config, saved)
             run, state = open_run(config, folder, data, mesh, stop)
@@ -88,11 +92,11 @@ def train(config: Config, workdir: str | Path) -> dict[str, Any]:
 def _prepare_in_turn(config: Config, vocabulary: VocabularyPair | None) -> Data:
     """Prepare the data in process 0, then in the others, which may find it in the cache."""
     if not processes.is_first():
-        processes.barrier('prepared')
+        distributed.barrier('prepared')
     data = prepare(config.data, vocabulary)
     if processes.is_first():
-        processes.barrier('prepared')
-    first = processes.broadcast_from_first('fingerprint', data.fingerprint)
+        distributed.barrier('prepared')
+    first = distributed.broadcast_from_first('fingerprint', data.fingerprint)
     if data.fingerprint != first:
         raise UserError(
             f'data.corpus={config.data.corpus!r} is not the same for process '

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,9 @@ from transformer_jax.runtime import memory, signals
 from transformer_jax.runtime.program_cache import cached_jit
 from transformer_jax.sharding import shard_whole_batch
 from transformer_jax.training.step import eval_step
+
+if TYPE_CHECKING:
+    from transformer_jax.translator import Translator
 
 _eval_step = cached_jit(static_argnames=('model', 'label_smoothing'))(eval_step)
 
@@ -148,3 +151,30 @@ class LossEvaluator:
         most = self.model.config.max_sequence_length
         for _, batch in sorted_batches(sides, positions=LOSS_POSITIONS, most=most):
             yield batch
+
+
+def loss_of_references(
+    translator: 'Translator', sources: Sequence[str], references: Sequence[str], limit: int
+) -> CorpusLoss:
+    """Return the loss of the references; the smoothed loss of an ensemble is NaN.
+
+    Args:
+      translator: has the models.
+      sources: raw texts.
+      references: their translations.
+      limit: tokens to which sources are cut, as in the search; 0 is no limit.
+    """
+    network = translator.network
+    if len(network.params) > 1:
+        scores = translator.scorer(sources, references, source_limit=limit)
+        tokens = sum(score.tokens for score in scores)
+        nll = -sum(score.log_prob for score in scores) / tokens
+        return CorpusLoss(math.nan, nll, perplexity(nll), tokens)
+    measure = LossEvaluator(
+        network.ensemble.models[0],
+        translator.vocabulary,
+        translator.config.optimizer.label_smoothing,
+        network.mesh,
+        limit,
+    )
+    return measure(network.params[0], list(zip(sources, references, strict=True)))
