@@ -71,6 +71,11 @@ def test_another_static_argument_is_another_program(folder, processes):
     assert processes.traced == [3, 2]
 
 
+def test_versions_of_packages_are_part_of_the_key():
+    names = {name.removesuffix('.dist-info') for name in program_cache._installed()}
+    assert {f'jax-{jax.__version__}', f'numpy-{np.__version__}'} <= names
+
+
 def test_changed_code_is_another_program(folder, processes):
     assert [processes.run(folder, code=code) for code in ('old', 'new', 'new')] == [8.0] * 3
     assert processes.traced == [3, 3]

@@ -7,11 +7,12 @@ source files, versions, options, devices, and the parts that the caller names.
 
 import contextlib
 import functools
-import importlib.metadata
+import glob
 import logging
 import os
 import pickle
 import platform
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -285,7 +286,6 @@ def _code() -> str:
 @functools.cache
 def _machine() -> str:
     """Return a digest of versions, options and devices."""
-    installed = {f'{x.name} {x.version}'.lower() for x in importlib.metadata.distributions()}
     options = (
         f'{name}={value!r}'
         for name, value in sorted(jax_private.options().items())
@@ -295,7 +295,7 @@ def _machine() -> str:
     return content_digest(
         [
             platform.python_version(),
-            *sorted(x for x in installed if x.startswith(_PACKAGES)),
+            *_installed(),
             *(os.environ.get(name, '') for name in _ENVIRONMENT),
             *options,
             *(f'{device.id} {device.device_kind}' for device in devices),
@@ -303,6 +303,15 @@ def _machine() -> str:
             *_processor(),
         ]
     )
+
+
+def _installed() -> list[str]:
+    """Return the packages of `_PACKAGES` with their versions, by the folders of their metadata.
+
+    `importlib.metadata` would read the metadata of all packages, which takes a tenth of a second.
+    """
+    names = {name.lower() for path in sys.path for name in glob.glob('*-info', root_dir=path)}
+    return sorted(name for name in names if name.startswith(_PACKAGES))
 
 
 def _processor() -> list[str]:

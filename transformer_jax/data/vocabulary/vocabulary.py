@@ -238,7 +238,7 @@ class Vocabulary:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of ids up to EOS, without padding."""
-        return [self._processor.id_to_piece(i - self._shift) for i in self._content(ids)]
+        return self._processor.id_to_piece([i - self._shift for i in self._content(ids)])
 
     def ids_of_pieces(self, pieces: Sequence[str], field: str) -> np.ndarray:
         """Return the int32 ids of pieces, without EOS.
@@ -302,9 +302,9 @@ class Vocabulary:
 
     @functools.cached_property
     def _is_fallback_V(self) -> np.ndarray:
-        pieces = range(self._processor.get_piece_size())
-        fallback = [self._processor.is_byte(i) or self._processor.is_unknown(i) for i in pieces]
-        return np.asarray([False] * self._shift + fallback)
+        pieces = list(range(self._processor.get_piece_size()))
+        fallback = np.array([self._processor.is_byte(pieces), self._processor.is_unknown(pieces)])
+        return np.concatenate([np.zeros(self._shift, bool), fallback.any(axis=0)])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the SentencePiece model file atomically."""
