@@ -50,8 +50,6 @@ class Imported:
         for, so that the model is in memory once.
       sides: order of the ids of source and target.
       origin: a sentence for the model card that says where the model comes from.
-      steps: steps of the checkpoints that the weights are the mean of; empty if unknown.
-      finish: changes the parameters after all of them are read.
       license: SPDX name of the licence; '' if none is stated.
       notes: what people should know, a sentence each.
     """
@@ -61,8 +59,6 @@ class Imported:
     arrays: Iterator[tuple[str, np.ndarray]]
     sides: Sequence[Side]
     origin: str
-    steps: Sequence[int] = ()
-    finish: Callable[[Any], Any] = lambda params: params
     license: str = ''
     notes: tuple[str, ...] = ()
 
@@ -78,7 +74,7 @@ class Imported:
             assert array.size == np.prod(wanted[name].shape), name
             params[name] = array.reshape(wanted[name].shape)
         assert params.keys() == wanted.keys(), params.keys() ^ wanted.keys()
-        return self.finish(traverse_util.unflatten_dict(params, sep='/'))
+        return traverse_util.unflatten_dict(params, sep='/')
 
     def write(self, folder: Path, name: str, license: str, data_note: str) -> str:
         """Write a release folder; return lines for people.
@@ -95,7 +91,7 @@ class Imported:
             vocabulary=self.vocabulary,
             params=self.parameters(),
             name=name,
-            release=Release(list(self.steps), license or self.license, data_note),
+            release=Release([], license or self.license, data_note),
             origin=self.origin,
         )
         model, sizes = self.config.model, self.vocabulary.sizes

@@ -94,13 +94,15 @@ def test_search_is_taken_over_from_generation_config(tmp_path):
         'length_penalty': 0.8,
         'no_repeat_ngram_size': 4,
         'bad_words_ids': [[marian_files.PAD], [5], [2, 3]],
+        'min_new_tokens': 2,
+        'suppress_tokens': [4],
         'repetition_penalty': 1.2,
     }
     marian_files.write_huggingface(tmp_path, marian_files.arrays(), generation=generation)
     model = read_model(tmp_path)
     decode = model.config.decode
     assert (decode.beam_size, decode.length_norm, decode.length_penalty) == (3, 'power', 0.8)
-    assert (decode.no_repeat_ngram, decode.suppress_tokens) == (4, "'")
+    assert (decode.min_length, decode.no_repeat_ngram, decode.suppress_tokens) == (2, 4, "' c")
     assert model.notes == (
         'repetition_penalty=1.2 of its search has no equal here and is left out.',
         'bad_words_ids=[2, 3] of several tokens are left out.',
@@ -116,6 +118,7 @@ def test_search_is_taken_over_from_generation_config(tmp_path):
         ({'num_beams': 2.5}, r'num_beams=2.5, which must be a whole number'),
         ({'bad_words_ids': 7}, r"generation_config.json.*'bad_words_ids' is "),
         ({'bad_words_ids': [[999]]}, r'bad_words_ids with 999, but ids are 0 to 7'),
+        ({'suppress_tokens': [8]}, r'suppress_tokens with 8, but ids are 0 to 7'),
     ],
 )
 def test_odd_settings_of_the_search_are_refused(tmp_path, generation, message):

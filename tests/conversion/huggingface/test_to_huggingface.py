@@ -4,11 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from conversion.random_models import random_model, separate
+from conversion.random_models import SENTENCES, random_model, separate, shared
 
 from transformer_jax.conversion.huggingface import to_huggingface
+from transformer_jax.conversion.huggingface.from_huggingface import read_model
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
+from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
 from transformer_jax.storage.weights import WeightsFile
+from transformer_jax.translator import Translator
 
 # Marian's own choices; the paper's are the defaults.
 MARIAN = {
@@ -34,7 +38,7 @@ def test_marian_computes_the_same(tmp_path, options):
     assert 'with float32 weights, on the dev set: largest difference of logits' in found
 
 
-def test_config_has_what_an_import_needs(tmp_path):
+def test_config_has_what_transformers_needs(tmp_path):
     original = random_model(decode={'length_norm': 'power', 'length_penalty': 0.8})
     to_huggingface.save_huggingface(original, tmp_path)
     config = json.loads((tmp_path / 'config.json').read_text())
@@ -47,9 +51,6 @@ def test_config_has_what_an_import_needs(tmp_path):
     )
     assert [config[name] for name in sizes] == [310, 16, 2, 4, 24]
     assert config['decoder_start_token_id'] == config['pad_token_id'] == 0
-    assert config['transformer_jax']['format'] == 1
-    assert config['transformer_jax']['config']['model'] == original.config.to_dict()['model']
-    assert config['transformer_jax']['vocabulary_digest'] == original.vocabulary.digest
     search = json.loads((tmp_path / 'generation_config.json').read_text())
     assert search['length_penalty'] == 0.8
     assert search['bad_words_ids'] == [[0]]
@@ -84,6 +85,58 @@ def test_tensors_are_outputs_by_inputs_in_the_order_of_halves():
     assert not tensors['model.encoder.layers.1.self_attn.q_proj.bias'].any()
     assert not tensors['final_logits_bias'].any()
     assert tensors['final_logits_bias'].shape == (1, 310)
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {},  # the paper's model: interleaved positions, no biases in attention
+        {'positions': 'sinusoidal_halves', 'attention_bias': True, 'output_bias': True},
+        {'tied_embeddings': 'decoder'},  # one vocabulary, two embeddings
+        {'vocabulary': separate, 'tied_embeddings': 'none', 'decoder_start': 'zero'},
+    ],
+    ids=['paper', 'biases', 'decoder', 'separate'],
+)
+def test_an_exported_folder_can_be_imported_and_translates_the_same(tmp_path, changes):
+    vocabulary = changes.pop('vocabulary', shared)()
+    decode = {
+        'length_norm': 'power',
+        'min_length': 3,
+        'no_repeat_ngram': 2,
+        'suppress_tokens': '▁ e',
+    }
+    original = random_model(vocabulary, decode, norm_epsilon=1e-5, **changes)
+    to_huggingface.save_huggingface(original, tmp_path)
+    path = tmp_path / 'config.json'
+    config = json.loads(path.read_text())
+    # Earlier versions wrote their own config there, which could be of any format.
+    path.write_text(json.dumps(config | {'transformer_jax': {'format': 99}}))
+    model = read_model(tmp_path)
+    for name in ('tied_embeddings', 'decoder_start', 'activation', 'num_heads'):
+        assert getattr(model.config.model, name) == getattr(original.config.model, name)
+    ours = Translator(original.config, original.vocabulary, original.params)
+    imported = Translator(model.config, model.vocabulary, model.parameters())
+    texts = [*SENTENCES[:3], SENTENCES[-1]]
+    for before, after in zip(
+        ours.translate(texts, max_extra_length=8),
+        imported.translate(texts, max_extra_length=8),
+        strict=True,
+    ):
+        assert after[0].tokens == before[0].tokens
+        assert after[0].score == pytest.approx(before[0].score, abs=1e-4)
+        assert after[0].text == before[0].text
+
+
+def test_tags_of_an_exported_folder_are_known(tmp_path):
+    vocabulary = Vocabulary.train(SENTENCES[:6], size=310, tags=['<2fr>'])
+    original = random_model(VocabularyPair(vocabulary, vocabulary))
+    to_huggingface.save_huggingface(original, tmp_path)
+    source = read_model(tmp_path).vocabulary.source
+    assert source.tags == ('<2fr>',)
+    assert source.take_tag('<2fr> Where?') == ('<2fr>', 'Where?')
+    (ids,) = source.encode(['<2fr> Where?'])
+    np.testing.assert_array_equal(ids, vocabulary.encode(['<2fr> Where?'])[0])
+    assert source.source_words('<2fr> Where?') == vocabulary.source_words('<2fr> Where?')
 
 
 def test_weights_can_be_bfloat16(tmp_path):

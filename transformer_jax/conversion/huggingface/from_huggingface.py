@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from transformer_jax.config import DecodeConfig, ModelConfig
-from transformer_jax.conversion.huggingface import own_export
 from transformer_jax.conversion.huggingface.peer_transformers import TransformersPeer
 from transformer_jax.conversion.huggingface.torch_file import TorchFile
 from transformer_jax.conversion.imported import (
@@ -76,9 +75,6 @@ def read_model(folder: Path) -> Imported:
     """
     options = _options(folder, 'config.json')
     options.require('model_type', ['marian'], None)
-    if own_export.KEY in options.values:
-        path, file = _open_arrays(folder)
-        return own_export.read_model(folder, options, Reader(file, path))
     model = _model_config(options)
     tokenizer = _options(folder, 'tokenizer_config.json', {})
     sides = _sides(folder, options, tokenizer)
@@ -215,6 +211,8 @@ def _sides(folder: Path, options: Options, tokenizer: Options) -> list[TableSide
         return [source, source]
     path = folder / 'target_vocab.json'
     if not path.exists():
+        if tokenizer.values.get('separate_vocabs') is False:
+            return [source, source]
         raise UserError(
             f'{str(path)!r} is missing, and {options.file!r} has '
             'share_encoder_decoder_embeddings=False: get the vocabulary of the target side.'
@@ -261,16 +259,18 @@ def _decode_config(options: Options, side: TableSide) -> tuple[DecodeConfig, lis
         if values.get(name, default) != default
     ]
     suppressed, settings = [], Options(values, options.file)
+    lists = {name: values.get(name, []) for name in ('bad_words_ids', 'suppress_tokens')}
     try:
-        check_shape({'bad_words_ids': values.get('bad_words_ids', [])}, {'bad_words_ids': [[int]]})
+        check_shape(lists, {'bad_words_ids': [[int]], 'suppress_tokens': [int]})
     except ValueError as error:
         raise UserError(f'{options.file!r}: {error}; get the model again.') from error
-    for words in values.get('bad_words_ids', []):
+    never = [('suppress_tokens', [token]) for token in lists['suppress_tokens']]
+    for name, words in [*(('bad_words_ids', x) for x in lists['bad_words_ids']), *never]:
         if len(words) != 1:
-            notes.append(f'bad_words_ids={words!r} of several tokens are left out.')
+            notes.append(f'{name}={words!r} of several tokens are left out.')
         elif not 0 <= words[0] < len(side.pieces):
             raise UserError(
-                f'{options.file!r} has bad_words_ids with {words[0]}, but ids are 0 to '
+                f'{options.file!r} has {name} with {words[0]}, but ids are 0 to '
                 f'{len(side.pieces) - 1:,}: get the model again.'
             )
         elif words[0] != side.order[0]:  # padding is never part of an output
@@ -278,6 +278,7 @@ def _decode_config(options: Options, side: TableSide) -> tuple[DecodeConfig, lis
     fields = {
         'beam_size': settings.number('num_beams', 1),
         'length_penalty': settings.real('length_penalty', 1.0),
+        'min_length': settings.number('min_new_tokens', 0),
         'no_repeat_ngram': settings.number('no_repeat_ngram_size', 0),
     }
     with importing(settings):

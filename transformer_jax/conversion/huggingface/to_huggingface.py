@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_jax._version import __version__
-from transformer_jax.config import Config, ModelConfig
+from transformer_jax.config import Config
 from transformer_jax.conversion.exported import check_heads, write_readme
 from transformer_jax.conversion.huggingface.width import halves_order, permute_width
 from transformer_jax.conversion.marian.layers import layer_places
@@ -17,7 +16,6 @@ from transformer_jax.conversion.matrices import matrix
 from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.parity.export_gate import Agreement, Report
 from transformer_jax.conversion.piece_tables import piece_table
-from transformer_jax.conversion.release import without_paths
 from transformer_jax.data.vocabulary.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError
@@ -26,7 +24,6 @@ from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.weights import write_weights
 
 NORM_EPSILON = 1e-5  # of MarianMTModel, which no option changes
-FORMAT = 1  # of the key 'transformer_jax' in config.json
 _POSITIONS = 1024
 _MAX_LENGTH = 512
 _BATCH = 16
@@ -34,9 +31,6 @@ _BATCH = 16
 
 def export(original: Original, folder: Path, *, dtype: str = 'float32') -> str:
     """Write a folder that MarianMTModel and MarianTokenizer load, and compare them with ours.
-
-    config.json has a key 'transformer_jax' with our config, from which the model can be imported
-    again without a change.
 
     Args:
       original: the model.
@@ -195,8 +189,8 @@ def _special_ids(vocabulary: VocabularyPair) -> dict[str, int]:
     }
 
 
-def architecture(model: ModelConfig, vocabulary: VocabularyPair) -> dict[str, Any]:
-    """Return the options of MarianConfig that determine what a model computes."""
+def _config(original: Original, dtype: str) -> dict[str, Any]:
+    model, vocabulary = original.config.model, original.vocabulary
     sizes = {
         'd_model': model.d_model,
         'vocab_size': vocabulary.source.size,
@@ -209,6 +203,9 @@ def architecture(model: ModelConfig, vocabulary: VocabularyPair) -> dict[str, An
             f'{side}_ffn_dim': model.d_ff,
         }
     return {
+        'architectures': ['MarianMTModel'],
+        'model_type': 'marian',
+        'is_encoder_decoder': True,
         **sizes,
         **_special_ids(vocabulary),
         'activation_function': model.activation,
@@ -219,29 +216,12 @@ def architecture(model: ModelConfig, vocabulary: VocabularyPair) -> dict[str, An
         'add_final_layer_norm': False,
         'share_encoder_decoder_embeddings': model.tied_embeddings == 'all',
         'tie_word_embeddings': model.tied_embeddings != 'none',
-    }
-
-
-def _config(original: Original, dtype: str) -> dict[str, Any]:
-    config, vocabulary = original.config, original.vocabulary
-    return {
-        'architectures': ['MarianMTModel'],
-        'model_type': 'marian',
-        'is_encoder_decoder': True,
-        **architecture(config.model, vocabulary),
-        'dropout': config.model.dropout_rate,
-        'attention_dropout': config.model.attention_dropout_rate,
-        'activation_dropout': config.model.activation_dropout_rate,
+        'dropout': model.dropout_rate,
+        'attention_dropout': model.attention_dropout_rate,
+        'activation_dropout': model.activation_dropout_rate,
         'max_position_embeddings': _POSITIONS,
         'dtype': dtype,
         'torch_dtype': dtype,  # its name before version 5
-        'transformer_jax': {
-            'format': FORMAT,
-            'version': __version__,
-            'config': without_paths(config).to_dict(),
-            'steps': list(original.steps),
-            'vocabulary_digest': vocabulary.digest,
-        },
     }
 
 

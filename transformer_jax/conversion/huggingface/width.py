@@ -32,16 +32,10 @@ def halves_order(width: int) -> np.ndarray:
     return np.concatenate([np.arange(0, width, 2), np.arange(1, width, 2)])
 
 
-def interleaved_order(width: int) -> np.ndarray:
-    """Return the order [D] that undoes `halves_order`."""
-    return np.argsort(halves_order(width))
-
-
 def permute_width(params: Any, order: np.ndarray) -> Any:
     """Return the parameters of a model whose activations have their D columns in another order.
 
-    The model computes the same, to rounding, if its positions are in that order, too. No value
-    changes, so the inverse order gives back the same bytes.
+    The model computes the same, to rounding, if its positions are in that order, too.
 
     Args:
       params: the model's parameters, nested dicts of NumPy arrays.

@@ -105,12 +105,14 @@ class TableVocabulary(Vocabulary):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The language codes."""
-        return self.language_codes
+        """The language codes, or else the pieces that are tags."""
+        return self.language_codes or super().tags
 
     def take_tag(self, text: str) -> tuple[str, str]:
-        """Return the language code that a text begins with, '' if there is none, and the rest."""
-        found = _CODE.match(text.lstrip()) if self.language_codes else None
+        """Return the code or tag that a text begins with, '' if there is none, and the rest."""
+        if not self.language_codes:
+            return super().take_tag(text)
+        found = _CODE.match(text.lstrip())
         if found and found[0] in self.language_codes:
             return found[0], text.lstrip()[found.end() :].lstrip()
         return '', text
@@ -152,8 +154,10 @@ class TableVocabulary(Vocabulary):
     def source_words(self, text: str) -> list[int | None]:
         """Return the index in `text.split()` of the word of each id of `encode([text])`.
 
-        A language code and EOS belong to no word, and the words are counted behind the code.
+        A language code or tag and EOS belong to no word, and the words are counted behind it.
         """
+        if not self.language_codes:
+            return super().source_words(text)
         code, rest = self._split_code(text)
         spans = list[tuple[int, int]]()
         if rest.strip():
