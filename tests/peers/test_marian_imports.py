@@ -15,12 +15,13 @@ def check(module, source, tmp_path):
     folder = tmp_path / 'imported'
     folder.mkdir()
     module.import_model(source, folder, check=True)
-    found = json.loads((folder / 'conversion.json').read_text())
+    found = json.loads((folder / 'conversion.json').read_text())['checks']
     assert max(found['differences'].values()) < 1e-4
-    assert found['same']['source pieces'] == 20
-    assert found['same']['greedy outputs'] + found['ties'] == 20
-    assert found['ties'] < 3
-    assert found['same_beam'] + found['explained'] == found['ended'] > 5
+    assert found['same_pieces'] == found['sentences'] == 20
+    greedy, beam = found['searches']
+    assert greedy['same'] + greedy['ties'] == greedy['number'] == 20
+    assert greedy['ties'] < 3
+    assert beam['same'] + beam['explained'] == beam['number'] > 5
     return found
 
 
@@ -40,7 +41,7 @@ def test_imports_of_hugging_face_compute_what_transformers_does(tmp_path, option
     source.mkdir()
     marian_folders.write_huggingface(source, **options)
     found = check(from_huggingface, source, tmp_path)
-    assert set(found['differences']) == {'encoder', 'logits', 'log-probabilities'}
+    assert set(found['differences']) == {'encoder', 'logits', 'log-probabilities', 'scores'}
 
 
 @pytest.mark.parametrize(

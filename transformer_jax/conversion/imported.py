@@ -12,11 +12,16 @@ from flax import traverse_util
 
 from transformer_jax.config import Config, DataConfig, DecodeConfig, ModelConfig
 from transformer_jax.conversion.marian.layers import Place, last_norm_places, layer_places
+from transformer_jax.conversion.parity.check_sentences import CheckSentences
+from transformer_jax.conversion.parity.compare import Comparison
+from transformer_jax.conversion.parity.ours import Ours
+from transformer_jax.conversion.parity.peer import Peer
+from transformer_jax.conversion.parity.report import write_report
 from transformer_jax.conversion.piece_tables import Side
 from transformer_jax.conversion.release import write_release
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
 from transformer_jax.errors import UserError, listing, shown
-from transformer_jax.inference.load import named_parameters
+from transformer_jax.inference.load import load_trained, named_parameters
 from transformer_jax.model import parameter_shapes
 from transformer_jax.storage.release import Release
 
@@ -24,6 +29,9 @@ from transformer_jax.storage.release import Release
 MAX_EXTRA_LENGTH = 128
 # The output bias of a padding that takes no part in the softmax.
 NEVER = -100.0
+_CHECKED = 20  # sentences
+# Tokens at which outputs are cut: those of a model that was given pieces at random may never end.
+_LONGEST = 48
 
 
 class ArrayFile(Protocol):
@@ -387,3 +395,40 @@ def config_of(
         shared_vocabulary=shared,
     )
     return Config(model=model, data=data, decode=decode)
+
+
+def without_comparison(folder: Path) -> str:
+    """Write to conversion.json that an import was not compared; return that for people."""
+    write_report(folder, 'import', checks={})
+    return 'not compared with the program that it comes from: --check does that'
+
+
+def check_import(folder: Path, peer: Peer) -> str:
+    """Compare an imported model with its original, and write what was found to conversion.json.
+
+    Args:
+      folder: of the imported model.
+      peer: the program that has its original.
+
+    Returns:
+      What was found, for people.
+
+    Raises:
+      UserError: if the two do not compute the same.
+    """
+    trained = load_trained(folder)
+    ours = Ours(trained.config, trained.vocabulary, trained.params)
+    sentences = CheckSentences.drawn(trained.vocabulary.source, _CHECKED)
+    comparison = Comparison(ours, peer, sentences.origin)
+    sources = comparison.pieces(sentences.sources)
+    comparison.values(sentences.pairs(ours))
+    comparison.greedy(sources, _LONGEST)
+    comparison.search(sources, _LONGEST)
+    findings = comparison.findings
+    write_report(folder, 'import', checks=findings.report())
+    if not findings.passed:
+        raise UserError(
+            f'the imported model does not compute what its original does ({findings}): report it '
+            'with the name of the model; without --check it is imported all the same.'
+        )
+    return str(findings)

@@ -19,7 +19,7 @@ _NAME = 'translate-en_fr-1_0'
 def test_a_package_has_the_layout_that_is_installed(tmp_path):
     original = random_model(separate(), tied_embeddings='decoder')
     found = to_argos.export(original, tmp_path, quantization='float32')
-    assert '12 of 12 greedy outputs are the same' in found
+    assert '12 of 12 greedy outputs' in found
     package = zipfile.ZipFile(tmp_path / f'{_NAME}.argosmodel')
     assert {*package.namelist()} == {
         f'{_NAME}/{name}'

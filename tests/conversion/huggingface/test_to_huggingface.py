@@ -33,9 +33,11 @@ def test_marian_computes_the_same(tmp_path, options):
     vocabulary = separate() if options else None
     found = to_huggingface.export(random_model(vocabulary, **options), tmp_path)
     checks = json.loads((tmp_path / 'conversion.json').read_text())['checks']
-    assert checks['largest_difference'] < 5e-5
-    assert checks['greedy']['same'] == checks['greedy']['sentences'] == 12
-    assert 'with float32 weights, on the dev set: largest difference of logits' in found
+    assert checks['differences'].keys() == {'logits'}
+    assert checks['differences']['logits'] < 5e-5
+    (outputs,) = checks['searches']
+    assert outputs['number'] == outputs['same'] == checks['same_pieces'] == 12
+    assert 'with float32 weights, compared with transformers' in found
 
 
 def test_config_has_what_transformers_needs(tmp_path):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from conversion.random_models import SENTENCES, random_model, separate, shared
 
-from transformer_jax.conversion.stablehlo import gate as stablehlo_gate
-from transformer_jax.conversion.stablehlo.gate import Gate
+from transformer_jax.conversion.parity.ours import Ours
+from transformer_jax.conversion.stablehlo import peer_programs, to_stablehlo
+from transformer_jax.conversion.stablehlo.peer_programs import ProgramsPeer
 from transformer_jax.conversion.stablehlo.programs import Program, export_program, translate_fn
 from transformer_jax.conversion.stablehlo.to_stablehlo import export
 from transformer_jax.conversion.stablehlo.use import example
@@ -51,18 +52,30 @@ def run(code, folder, texts, monkeypatch, capsys):
 def test_programs_without_the_package_find_the_outputs_of_its_search(exported):
     folder, found = exported
     checks = json.loads((folder / 'conversion.json').read_text())['checks']
-    assert checks['outputs'] == checks['same_tokens'] == 20
-    assert checks['largest_difference'] < 1e-5
-    assert '20 of 20 outputs' in found
+    (outputs,) = checks['searches']
+    assert outputs['number'] == outputs['same'] == 20
+    assert 0 < checks['differences']['scores'] < 1e-5
+    assert '20 of 20 outputs of beam 2' in found
 
 
 def test_outputs_of_a_program_are_those_of_the_search(exported, original):
     folder, _ = exported
     texts = SENTENCES[1:2] * 5  # more than one batch
-    ids = original.vocabulary.source.encode(texts)
-    outputs = stablehlo_gate.outputs_of(folder, Program(4, 24), ids)
+    ours = Ours(original.config, original.vocabulary, original.params)
+    peer = ProgramsPeer(folder, [Program(4, 24)] * 2, original.vocabulary)
+    sources = peer.for_each(ours.source_pieces(texts))
+    outputs = peer.search(sources, 2, None)
     translator = Translator(original.config, original.vocabulary, original.params)
-    assert [original.vocabulary.target.decode(x) for x in outputs] == translator(texts)
+    assert [ours.text(x.pieces) for x in outputs] == 2 * translator(texts)
+
+
+def test_sources_are_cut_to_the_length_of_a_program(tmp_path, original):
+    programs = [Program(4, 3), Program(4, None)]
+    peer = ProgramsPeer(tmp_path, programs, original.vocabulary)
+    pieces = ('▁', 'a', 'b', 'c')
+    assert peer.for_each([pieces]) == [pieces[:2], pieces]
+    ids = [peer._batches(program, [pieces[:2]])[0, 0].tolist() for program in programs]
+    assert ids[0] == ids[1] and ids[0][-1] == original.vocabulary.eos_id
 
 
 def test_bfloat16_states_the_bleu_that_is_lost(tmp_path):
@@ -116,18 +129,24 @@ def test_one_program_takes_any_batch(original):
     assert found['tokens'].shape == (1, 38)
 
 
-def test_other_outputs_fail_the_gate():
-    Gate('text', 20, 20, 19, 1, 1e-6).check()
-    for wrong in (Gate('text', 20, 20, 19, 0, 1e-6), Gate('text', 20, 20, 20, 0, 1e-3)):
-        with pytest.raises(RuntimeError, match='computes something else'):
-            wrong.check()
+@pytest.mark.parametrize('change', [{'score': -1e9}, {'score': -1e9, 'pieces': ('a',)}])
+def test_programs_that_find_other_outputs_or_scores_fail(monkeypatch, tmp_path, original, change):
+    class Wrong(ProgramsPeer):
+        def search(self, sources, beam_size, limit):
+            found = Ours(original.config, original.vocabulary, original.params)
+            first, *others = found.search(sources, beam_size, limit)
+            return [first._replace(**change), *others]
+
+    monkeypatch.setattr(to_stablehlo, 'ProgramsPeer', Wrong)
+    with pytest.raises(RuntimeError, match='export to stablehlo computes something else'):
+        export(original, tmp_path, batch_sizes='4', lengths='24')
 
 
-def test_the_process_of_the_gate_cannot_import_the_package(monkeypatch, tmp_path):
-    start, _ = stablehlo_gate._CALLER.split('import jax')
-    monkeypatch.setattr(stablehlo_gate, '_CALLER', f'{start}import transformer_jax')
+def test_the_process_of_the_programs_cannot_import_the_package(monkeypatch, tmp_path, original):
+    start, _ = peer_programs._CALLER.split('import jax')
+    monkeypatch.setattr(peer_programs, '_CALLER', f'{start}import transformer_jax')
     with pytest.raises(RuntimeError, match='import of transformer_jax halted'):
-        list(stablehlo_gate._call(tmp_path, [], []))
+        ProgramsPeer(tmp_path, [Program(1, 8)], original.vocabulary).search([], 2, None)
 
 
 @pytest.mark.parametrize(

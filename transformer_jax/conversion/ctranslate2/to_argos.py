@@ -3,19 +3,16 @@
 import json
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
-import sentencepiece
-
+from transformer_jax.conversion.ctranslate2.peer_ctranslate2 import ArgosPeer
 from transformer_jax.conversion.ctranslate2.to_ctranslate2 import (
-    CTranslate2Peer,
     check_ctranslate2,
+    ctranslate2_proof,
     write_ctranslate2,
 )
 from transformer_jax.conversion.exported import write_readme
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.parity.export_gate import Report
 from transformer_jax.errors import UserError
 
 _PACKAGE_VERSION = '1.0'
@@ -52,13 +49,13 @@ def export(original: Original, folder: Path, *, quantization: str = 'int8') -> s
     """
     check_argos(original)
     source, target = _codes(original)
-    report = Report('argos', argos_notes(original))
+    proof = ctranslate2_proof('argos', original, argos_notes(original))
     name = f'translate-{source}_{target}-{_PACKAGE_VERSION.replace(".", "_")}'
     package = folder / f'{name}.argosmodel'
     with tempfile.TemporaryDirectory() as parent:
         content = Path(parent, name)
         Path(content, 'model').mkdir(parents=True)
-        write_ctranslate2(original, content / 'model', quantization, report, ArgosPeer)
+        write_ctranslate2(proof, content / 'model', quantization, ArgosPeer)
         (content / 'sentencepiece.model').write_bytes(original.vocabulary.source.model)
         metadata = _metadata(source, target)
         (content / 'metadata.json').write_text(json.dumps(metadata, indent=2), encoding='utf-8')
@@ -68,8 +65,8 @@ def export(original: Original, folder: Path, *, quantization: str = 'int8') -> s
                 file.write(path, path.relative_to(parent))
         # For people, who see only the package otherwise.
         (folder / 'README.md').write_bytes((content / 'README.md').read_bytes())
-    report.write(folder)
-    return report.text()
+    proof.write(folder)
+    return proof.text()
 
 
 def check_argos(original: Original) -> None:
@@ -97,20 +94,6 @@ def argos_notes(original: Original) -> list[str]:
         'The package has no sentence splitter: Argos Translate downloads its own when it first '
         'translates.',
     ]
-
-
-class ArgosPeer(CTranslate2Peer):
-    """The model of a package; see `export_gate.Peer`."""
-
-    def text(self, pieces: Sequence[str]) -> str:
-        """Return the text of pieces, as Argos Translate makes it with its one SentencePiece model.
-
-        Pieces of another target vocabulary are unknown to it, and it keeps them as they are.
-        """
-        model = self._vocabulary.source.model
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        text = processor.decode_pieces(list(pieces))
-        return text.replace('▁', ' ').replace('_', ' ').removeprefix(' ')
 
 
 def _codes(original: Original) -> tuple[str, str]:

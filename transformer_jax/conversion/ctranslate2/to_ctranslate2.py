@@ -1,6 +1,6 @@
 """Writes a trained model as a CTranslate2 model, by CTranslate2's own specification of layers."""
 
-import logging
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-import sentencepiece
 
 from transformer_jax.config import Config, ModelConfig
-from transformer_jax.conversion.exported import check_heads, write_readme
+from transformer_jax.conversion.ctranslate2.peer_ctranslate2 import CTranslate2Peer
+from transformer_jax.conversion.exported import Proof, check_heads, write_readme
 from transformer_jax.conversion.matrices import (
     Linear,
     attention_linear,
@@ -21,8 +21,6 @@ from transformer_jax.conversion.matrices import (
     dense_linear,
 )
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.parity.export_gate import Agreement, Report
-from transformer_jax.conversion.parity.reference import log_probs_without_padding
 from transformer_jax.conversion.piece_tables import piece_table
 from transformer_jax.data.vocabulary.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.data.vocabulary.vocabulary import Vocabulary
@@ -55,44 +53,50 @@ def export(original: Original, folder: Path, *, quantization: str = 'float32') -
       RuntimeError: if CTranslate2 computes something else.
     """
     check_ctranslate2(original.config, '--to=ctranslate2')
-    report = Report('ctranslate2', ctranslate2_notes(original.config))
-    write_ctranslate2(original, folder, quantization, report)
+    proof = ctranslate2_proof('ctranslate2', original, ctranslate2_notes(original.config))
+    write_ctranslate2(proof, folder, quantization)
     names = vocabulary_files(original.vocabulary)
     for name, side in names.items():
         (folder / name).write_bytes(side.model)
     write_readme(original, folder, _use(original, [*names]))
-    report.write(folder)
-    return report.text()
+    proof.write(folder)
+    return proof.text()
+
+
+def ctranslate2_proof(kind: str, original: Original, notes: list[str]) -> Proof:
+    """Return an export of the model without rules of search, which CTranslate2's models lack."""
+    plain = dataclasses.replace(
+        original.config.decode, min_length=0, no_repeat_ngram=0, suppress_tokens=''
+    )
+    config = dataclasses.replace(original.config, decode=plain)
+    return Proof(kind, dataclasses.replace(original, config=config), notes)
 
 
 def write_ctranslate2(
-    original: Original,
+    proof: Proof,
     folder: Path,
     quantization: str,
-    report: Report,
-    peer: type['CTranslate2Peer'] | None = None,
+    peer: type[CTranslate2Peer] = CTranslate2Peer,
 ) -> None:
-    """Write what CTranslate2 itself loads, after float32 weights have passed the gate.
+    """Write what CTranslate2 itself loads, after float32 weights have been compared.
 
     Args:
-      original: the model, which `check_ctranslate2` accepts.
+      proof: gets what was compared; its model is one that `check_ctranslate2` accepts.
       folder: an empty folder.
       quantization: as for `export`.
-      report: gets what was compared.
-      peer: loads the model to compare it; None for `CTranslate2Peer`.
+      peer: loads the model to compare it.
     """
-    peer = peer or CTranslate2Peer
-    agreement = Agreement(original)
+    original = proof.original
     if quantization == 'float32':
         save_ctranslate2(original, folder)
-        report.check(agreement, peer(original, folder))
+        proof.check(peer(folder, original.vocabulary))
         return
     with tempfile.TemporaryDirectory() as unquantized:
         save_ctranslate2(original, Path(unquantized))
-        before = peer(original, Path(unquantized))
-        report.check(agreement, before)
+        proof.check(peer(Path(unquantized), original.vocabulary))
     save_ctranslate2(original, folder, quantization)
-    report.check_quantized(agreement, before, peer(original, folder), quantization)
+    after = peer(folder, original.vocabulary)
+    proof.check_quantized(after, quantization, after.compute_type)
 
 
 def save_ctranslate2(original: Original, folder: Path, quantization: str = 'float32') -> None:
@@ -279,62 +283,6 @@ def _round_to_bfloat16(spec: 'TransformerSpec', *, all_arrays: bool) -> None:
             setattr(part, name, array_of(value.numpy().astype(ml_dtypes.bfloat16)))
 
     model_spec.visit_spec(spec, round_array)
-
-
-class CTranslate2Peer:
-    """CTranslate2 with an exported model; see `export_gate.Peer`.
-
-    Attributes:
-      name: name and version.
-      compared: what `values` returns, in words.
-      is_relative: differences count in nats.
-      compute_type: type in which this machine computes.
-    """
-
-    compared = 'log-probabilities per token, without padding,'
-    is_relative = False
-
-    def __init__(self, original: Original, folder: Path):
-        """Load the model from its folder."""
-        ctranslate2 = _ctranslate2()
-        self.name = f'CTranslate2 {ctranslate2.__version__}'
-        level = ctranslate2.get_log_level()
-        # It would warn of types that this machine does not compute in; the report says so.
-        ctranslate2.set_log_level(logging.ERROR)
-        self._translator = ctranslate2.Translator(str(folder), device='cpu')
-        ctranslate2.set_log_level(level)
-        self.compute_type = self._translator.compute_type
-        self._vocabulary = original.vocabulary
-        self._source = piece_table(original.vocabulary.source)
-        self._target = piece_table(original.vocabulary.target)
-
-    def values(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Return the log-probability [T] of each token of a target, EOS included."""
-        pieces = [self._source[k] for k in source[:-1]], [self._target[k] for k in target[:-1]]
-        (found,) = self._translator.score_batch([pieces[0]], [pieces[1]], max_input_length=0)
-        return np.array(found.log_probs, np.float32)
-
-    def of_logits(self, logits: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Return our log-probabilities [T] of the tokens, if padding has probability 0."""
-        return log_probs_without_padding(logits, target)
-
-    def greedy(self, sources: Sequence[str], limit: int) -> list[list[str]]:
-        """Return the pieces of the greedy output of each text, at most `limit`."""
-        ids = self._vocabulary.source.encode(sources)
-        found = self._translator.translate_batch(
-            [[self._source[k] for k in of_text[:-1]] for of_text in ids],
-            beam_size=1,
-            max_batch_size=32,
-            max_input_length=0,
-            max_decoding_length=limit,
-            min_decoding_length=0,
-        )
-        return [result.hypotheses[0] for result in found]
-
-    def text(self, pieces: Sequence[str]) -> str:
-        """Return the text of pieces, as the README says to make it."""
-        model = self._vocabulary.target.model
-        return sentencepiece.SentencePieceProcessor(model_proto=model).decode(list(pieces))
 
 
 def _use(original: Original, files: Sequence[str]) -> str:

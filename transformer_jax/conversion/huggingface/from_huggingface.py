@@ -23,11 +23,13 @@ from transformer_jax.conversion.imported import (
     Imported,
     Options,
     Reader,
+    check_import,
     config_of,
     importing,
     plan_layers,
+    without_comparison,
 )
-from transformer_jax.conversion.parity.gate import compare, faults_of_peers, without_comparison
+from transformer_jax.conversion.parity.peer import faults_of_peers
 from transformer_jax.conversion.piece_tables import TableSide, joined, read_table
 from transformer_jax.data.vocabulary.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.errors import UserError, first_line, listing
@@ -135,7 +137,9 @@ def import_model(
     if not check:
         return f'{found}\n{without_comparison(folder)}'
     with faults_of_peers('transformers'):
-        return f'{found}\n{compare(folder, TransformersPeer(path, model.sides[1].order))}'
+        # Without padding, whose logit is another one here if Hugging Face renormalises.
+        peer = TransformersPeer(path, columns=model.sides[1].order[1:])
+        return f'{found}\n{check_import(folder, peer)}'
 
 
 def _options(folder: Path, name: str, default: dict[str, Any] | None = None) -> Options:

@@ -1,27 +1,30 @@
-"""Hugging Face's transformers, to compare an imported model with."""
+"""Hugging Face's transformers, to compare an imported or exported model with."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.conversion.parity.gate import Output
+from transformer_jax.conversion.parity.peer import Output, Pieces
 from transformer_jax.errors import UserError
+
+_ROWS = 16  # sentences of a batch
 
 
 class TransformersPeer:
-    """A Marian model in transformers; see `gate.Peer`.
+    """A Marian model in transformers; see `parity.peer.Peer`.
 
     Attributes:
       name: 'transformers' and its version.
     """
 
-    def __init__(self, folder: Path, order: np.ndarray):
+    def __init__(self, folder: Path, columns: np.ndarray, *, only_logits: bool = False):
         """Load a folder.
 
         Args:
           folder: the Hugging Face folder.
-          order: [V] the target id there for each of our ids.
+          columns: the target id there for each of our ids, with or without that of padding.
+          only_logits: whether to tell no encoder outputs and log-probabilities.
 
         Raises:
           UserError: if transformers or torch is not installed.
@@ -35,80 +38,91 @@ class TransformersPeer:
                 'out.'
             ) from error
         self.name = f'transformers {transformers.__version__}'
-        self._torch = torch
-        self._tokenizer = transformers.MarianTokenizer.from_pretrained(str(folder))
-        tokenizer = self._tokenizer
-        self._source_pieces = _inverse(tokenizer.encoder)
-        self._target_ids = (
-            tokenizer.target_encoder if tokenizer.separate_vocabs else tokenizer.encoder
+        self._torch, self._columns, self._only_logits = torch, columns, only_logits
+        transformers.utils.logging.disable_progress_bar()
+        transformers.utils.logging.set_verbosity_error()
+        folder = str(folder)
+        options = {'local_files_only': True, 'dtype': torch.float32}
+        self._model = transformers.MarianMTModel.from_pretrained(folder, **options).eval()
+        self._tokenizer = tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+        self._source_ids = tokenizer.encoder
+        separate = tokenizer.separate_vocabs
+        self._target_ids = tokenizer.target_encoder if separate else tokenizer.encoder
+        self._source_pieces, self._target_pieces = map(
+            _inverse, (self._source_ids, self._target_ids)
         )
-        self._target_pieces = _inverse(self._target_ids)
-        self._model = transformers.MarianMTModel.from_pretrained(str(folder), dtype=torch.float32)
-        self._model.eval()
         settings = self._model.generation_config
         settings.max_length = None  # it has a limit of its own
         # Otherwise outputs of the greatest length end without the probability of their end.
         settings.forced_eos_token_id = None
-        self._order = order
 
-    def source_pieces(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """See `gate.Peer`."""
+    def source_pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        """See `Peer`."""
         return [
-            tuple(self._source_pieces[i] for i in self._source(text)[0, :-1].tolist())
+            tuple(self._source_pieces[k] for k in self._tokenizer(text).input_ids[:-1])
             for text in texts
         ]
 
-    def search(self, texts: Sequence[str], beam_size: int, limit: int) -> list[Output]:
-        """See `gate.Peer`."""
-        batch = self._tokenizer(list(texts), return_tensors='pt', padding=True)
-        with self._torch.no_grad():
-            found = self._model.generate(
-                **batch,
-                num_beams=beam_size,
-                do_sample=False,
-                max_new_tokens=limit,
-                # The others end before nothing better can be found.
-                early_stopping='never' if beam_size > 1 else False,
-                return_dict_in_generate=True,
-                output_scores=True,
-            )
-        scores = found.sequences_scores.tolist() if beam_size > 1 else [float('nan')] * len(texts)
-        return [
-            Output(self._pieces_of(ids), score)
-            for ids, score in zip(found.sequences[:, 1:].tolist(), scores, strict=True)
-        ]
+    def search(self, sources: Sequence[Pieces], beam_size: int, limit: int) -> list[Output]:
+        """See `Peer`."""
+        outputs = []
+        for k in range(0, len(sources), _ROWS):
+            ids = [self._to_ids(source) for source in sources[k : k + _ROWS]]
+            batch = self._tokenizer.pad({'input_ids': ids}, return_tensors='pt')
+            with self._torch.no_grad():
+                found = self._model.generate(
+                    **batch,
+                    num_beams=beam_size,
+                    do_sample=False,
+                    max_new_tokens=limit,
+                    # The others end before nothing better can be found.
+                    early_stopping='never' if beam_size > 1 else False,
+                    return_dict_in_generate=True,
+                    output_scores=True,
+                )
+            pieces = map(self._pieces_of, found.sequences[:, 1:].tolist())
+            if beam_size == 1:  # it tells no scores
+                outputs += map(Output, pieces)
+            else:
+                outputs += map(Output, pieces, found.sequences_scores.tolist())
+        return outputs
 
     def values(
-        self, texts: Sequence[str], outputs: Sequence[tuple[str, ...]]
-    ) -> dict[str, list[np.ndarray]]:
-        """See `gate.Peer`."""
+        self, sources: Sequence[Pieces], outputs: Sequence[Pieces]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """See `Peer`."""
         torch, config = self._torch, self._model.config
-        found = {'encoder': [], 'logits': [], 'log-probabilities': []}
-        for text, pieces in zip(texts, outputs, strict=True):
-            ids = torch.tensor(
-                [*(self._target_ids[piece] for piece in pieces), config.eos_token_id]
-            )
+        for source, pieces in zip(sources, outputs, strict=True):
+            ids = torch.tensor([*(self._target_ids[x] for x in pieces), config.eos_token_id])
             inputs = torch.cat([torch.tensor([config.decoder_start_token_id]), ids[:-1]])
             with torch.no_grad():
-                result = self._model(input_ids=self._source(text), decoder_input_ids=inputs[None])
-                logits = result.logits[0]
+                result = self._model(
+                    input_ids=torch.tensor([self._to_ids(source)]), decoder_input_ids=inputs[None]
+                )
+            logits = result.logits[0]
+            found = {'logits': logits.numpy()[:, self._columns]}
+            if not self._only_logits:
                 if self._model.generation_config.renormalize_logits:
                     logits = logits.clone()
                     logits[:, config.pad_token_id] = -torch.inf
                 log_probs = torch.log_softmax(logits, -1)[torch.arange(len(ids)), ids]
-            found['encoder'].append(result.encoder_last_hidden_state[0].numpy())
-            found['logits'].append(result.logits[0].numpy()[:, self._order[1:]])
-            found['log-probabilities'].append(log_probs.numpy())
-        return found
+                found['encoder'] = result.encoder_last_hidden_state[0].numpy()
+                found['log-probabilities'] = log_probs.numpy()
+            yield found
 
-    def _pieces_of(self, ids: list[int]) -> tuple[str, ...]:
+    def text(self, pieces: Sequence[str]) -> str:
+        """See `Peer`."""
+        ids = [self._target_ids[piece] for piece in pieces]
+        return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+    def _to_ids(self, source: Pieces) -> list[int]:
+        return [*(self._source_ids[x] for x in source), self._model.config.eos_token_id]
+
+    def _pieces_of(self, ids: list[int]) -> Pieces:
         eos = self._model.config.eos_token_id
         ids = ids[: ids.index(eos)] if eos in ids else ids
-        return tuple(self._target_pieces[i] for i in ids)
-
-    def _source(self, text: str):
-        return self._tokenizer(text, return_tensors='pt').input_ids
+        return tuple(self._target_pieces[k] for k in ids)
 
 
 def _inverse(ids: dict[str, int]) -> dict[int, str]:
-    return {i: piece for piece, i in ids.items()}
+    return {k: piece for piece, k in ids.items()}

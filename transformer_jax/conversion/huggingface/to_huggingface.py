@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from transformer_jax.config import Config
-from transformer_jax.conversion.exported import check_heads, write_readme
+from transformer_jax.conversion.exported import Proof, check_heads, write_readme
+from transformer_jax.conversion.huggingface.peer_transformers import TransformersPeer
 from transformer_jax.conversion.huggingface.width import halves_order, permute_width
 from transformer_jax.conversion.marian.layers import layer_places
 from transformer_jax.conversion.matrices import matrix
 from transformer_jax.conversion.original import Original
-from transformer_jax.conversion.parity.export_gate import Agreement, Report
 from transformer_jax.conversion.piece_tables import piece_table
 from transformer_jax.data.vocabulary.table_vocabulary import EOS, PAD, UNKNOWN
 from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
@@ -26,7 +26,6 @@ from transformer_jax.storage.weights import write_weights
 NORM_EPSILON = 1e-5  # of MarianMTModel, which no option changes
 _POSITIONS = 1024
 _MAX_LENGTH = 512
-_BATCH = 16
 
 
 def export(original: Original, folder: Path, *, dtype: str = 'float32') -> str:
@@ -45,25 +44,29 @@ def export(original: Original, folder: Path, *, dtype: str = 'float32') -> str:
       RuntimeError: if it computes something else.
     """
     check_huggingface(original.config)
-    report = Report('huggingface', huggingface_notes(original.config))
+    proof = Proof('huggingface', original, huggingface_notes(original.config))
     save_huggingface(original, folder)
+
+    def peer() -> TransformersPeer:
+        # The encoder's columns have another order there. MarianMTModel's other epsilon changes
+        # logits by little of their size, and log-probabilities, in nats, by more.
+        columns = np.arange(original.vocabulary.target.size)
+        return TransformersPeer(folder, columns, only_logits=True)
+
     if peers_are_installed():
-        agreement = Agreement(original)
-        peer = HuggingFacePeer(original, folder)
-        report.check(agreement, peer)
+        proof.check(peer())
     else:
-        report.notes.append(
+        proof.notes.append(
             'Nothing was compared, because transformers and torch are not installed: '
             "pip install 'transformer_jax[peers]'."
         )
     if dtype != 'float32':
         save_huggingface(original, folder, dtype)
-        if report.checks:
-            after = HuggingFacePeer(original, folder)
-            report.check_quantized(agreement, peer, after, dtype)
+        if proof.checks:
+            proof.check_quantized(peer(), dtype, computed_in='float32')
     write_readme(original, folder, _USE)
-    report.write(folder)
-    return report.text()
+    proof.write(folder)
+    return proof.text()
 
 
 def save_huggingface(original: Original, folder: Path, dtype: str = 'float32') -> None:
@@ -249,74 +252,6 @@ def _search(original: Original) -> dict[str, Any]:
 def peers_are_installed() -> bool:
     """Whether transformers and torch can be imported."""
     return all(importlib.util.find_spec(name) for name in ('transformers', 'torch'))
-
-
-class HuggingFacePeer:
-    """MarianMTModel and MarianTokenizer with an exported model; see `export_gate.Peer`.
-
-    Attributes:
-      name: name and version.
-      compared: what `values` returns, in words.
-      is_relative: differences count relative to the largest logit.
-      compute_type: type in which it computes.
-    """
-
-    compared = 'logits, relative to the largest,'
-    is_relative = True
-    compute_type = 'float32'
-
-    def __init__(self, original: Original, folder: Path):
-        """Load the model from its folder."""
-        import torch
-        import transformers
-
-        self.name = f'transformers {transformers.__version__}'
-        transformers.utils.logging.disable_progress_bar()
-        transformers.utils.logging.set_verbosity_error()
-        self._torch = torch
-        options = {'local_files_only': True, 'dtype': torch.float32}
-        self._model = transformers.MarianMTModel.from_pretrained(folder, **options).eval()
-        self._tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
-        self._pieces = piece_table(original.vocabulary.target)
-        self._ids = ids_of(self._pieces)
-        self._eos_id = original.vocabulary.eos_id
-
-    def values(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Return the logits [T, V] of each token of a target, EOS included."""
-        inputs = np.concatenate([[self._model.config.decoder_start_token_id], target[:-1]])
-        with self._torch.no_grad():
-            found = self._model(
-                input_ids=self._torch.tensor(source[None]),
-                decoder_input_ids=self._torch.tensor(inputs[None]),
-            )
-        return found.logits[0].numpy()
-
-    def of_logits(self, logits: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """Return our logits."""
-        del target
-        return logits
-
-    def greedy(self, sources: Sequence[str], limit: int) -> list[list[str]]:
-        """Return the pieces of the greedy output of each text, at most `limit`."""
-        outputs = []
-        for k in range(0, len(sources), _BATCH):
-            batch = self._tokenizer(
-                list(sources[k : k + _BATCH]), return_tensors='pt', padding=True
-            )
-            options = {'num_beams': 1, 'early_stopping': False, 'length_penalty': 1.0}
-            found_BT = self._model.generate(**batch, **options, max_new_tokens=limit)
-            # The first is the decoder's start.
-            outputs += [self._pieces_of(row) for row in found_BT[:, 1:].tolist()]
-        return outputs
-
-    def _pieces_of(self, ids: list[int]) -> list[str]:
-        end = ids.index(self._eos_id) if self._eos_id in ids else len(ids)
-        return [self._pieces[k] for k in ids[:end]]
-
-    def text(self, pieces: Sequence[str]) -> str:
-        """Return the text of pieces."""
-        ids = [self._ids[piece] for piece in pieces]
-        return self._tokenizer.decode(ids, skip_special_tokens=True)
 
 
 _USE = """\

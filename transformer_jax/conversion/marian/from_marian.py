@@ -20,14 +20,16 @@ from transformer_jax.conversion.imported import (
     Imported,
     Options,
     Reader,
+    check_import,
     config_of,
     importing,
     plan_layers,
+    without_comparison,
 )
 from transformer_jax.conversion.marian.layers import Place
 from transformer_jax.conversion.marian.npz_file import NpzFile
 from transformer_jax.conversion.marian.peer_pymarian import PymarianPeer
-from transformer_jax.conversion.parity.gate import compare, faults_of_peers, without_comparison
+from transformer_jax.conversion.parity.peer import faults_of_peers
 from transformer_jax.conversion.piece_tables import Side, TableSide, joined, read_spm, read_table
 from transformer_jax.data.vocabulary.table_vocabulary import UNKNOWN
 from transformer_jax.data.vocabulary.vocabulary import Vocabulary
@@ -158,7 +160,7 @@ def import_model(
     if peer is None:
         return f'{found}\n{without_comparison(folder)}'
     with faults_of_peers('pymarian'):
-        return f'{found}\n{compare(folder, peer)}'
+        return f'{found}\n{check_import(folder, peer)}'
 
 
 def _read_options(file: NpzFile, path: Path) -> Options:

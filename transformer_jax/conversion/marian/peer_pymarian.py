@@ -3,24 +3,22 @@
 import importlib.metadata
 import importlib.util
 import json
-import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from transformer_jax.conversion.parity.gate import Output
+from transformer_jax.conversion.parity.peer import Output, Pieces, spelt
 from transformer_jax.conversion.piece_tables import read_table
 from transformer_jax.data.vocabulary.sentencepiece_model import open_model
-from transformer_jax.data.vocabulary.table_vocabulary import UNKNOWN
 from transformer_jax.errors import UserError
 
 
 class PymarianPeer:
-    """A model in Marian, which runs as a program of its own; see `gate.Peer`.
+    """A model in Marian, which runs as a program of its own; see `parity.peer.Peer`.
 
     It tells log-probabilities with five decimals, and no encoder outputs and logits.
 
@@ -60,48 +58,45 @@ class PymarianPeer:
         self._options = ['--normalize', str(length_penalty)]
         self._options += ['--allow-unk'] if allow_unknown else []
 
-    def source_pieces(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
-        """See `gate.Peer`."""
+    def source_pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        """See `Peer`."""
         known = self._table(0)
-        return [
-            tuple(piece if piece in known else UNKNOWN for piece in self._segmented(text))
-            for text in texts
-        ]
+        return [spelt(self._processors[0], text, known) for text in texts]
 
-    def search(self, texts: Sequence[str], beam_size: int, limit: int) -> list[Output]:
-        """See `gate.Peer`."""
+    def search(self, sources: Sequence[Pieces], beam_size: int, limit: int) -> list[Output]:
+        """See `Peer`."""
         with tempfile.TemporaryDirectory() as folder:
             lines = self._run(
                 folder,
                 'decode',
-                *('--input', _written(folder, 'source', map(self._segmented, texts))),
+                *('--input', _written(folder, 'source', sources)),
                 *('--beam-size', str(beam_size), '--n-best', *self._options),
                 # Times the tokens of the source, which has 2 at least.
                 *('--max-length-factor', str(-(-limit // 2))),
             )
         found = {}
         for number, output, *_, score in (line.split(' ||| ') for line in lines):
-            pieces = tuple(output.split())[:limit]
-            found.setdefault(int(number), Output(pieces, float(score)))  # the best is first
-        return [found[k] for k in range(len(texts))]
+            best = Output(tuple(output.split()), float(score))
+            found.setdefault(int(number), best)  # the best is first
+        return [found[k] for k in range(len(sources))]
 
     def values(
-        self, texts: Sequence[str], outputs: Sequence[tuple[str, ...]]
-    ) -> dict[str, list[np.ndarray]]:
-        """See `gate.Peer`."""
+        self, sources: Sequence[Pieces], outputs: Sequence[Pieces]
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """See `Peer`."""
         with tempfile.TemporaryDirectory() as folder:
             files = [
-                _written(folder, 'source', map(self._segmented, texts)),
+                _written(folder, 'source', sources),
                 _written(folder, 'target', outputs),
             ]
             lines = self._run(folder, 'score', '--train-sets', *files, '--word-scores')
-        scores = [line.rpartition('WordScores= ')[2].split() for line in lines]
-        return {'log-probabilities': [np.array(line, np.float64) for line in scores]}
+        for line in lines:
+            scores = line.rpartition('WordScores= ')[2].split()
+            yield {'log-probabilities': np.array(scores, np.float64)}
 
-    def _segmented(self, text: str) -> list[str]:
-        code = re.match(r'>>\S+?<<', text)
-        rest = text[code.end() :] if code else text
-        return [*([code[0]] if code else []), *self._processors[0].encode(rest, out_type=str)]
+    def text(self, pieces: Sequence[str]) -> str:
+        """See `Peer`."""
+        return self._processors[1].decode(list(pieces)).replace('▁', ' ').strip()
 
     def _table(self, side: int) -> dict[str, int]:
         path, processor = self._vocabularies[side], self._processors[side]

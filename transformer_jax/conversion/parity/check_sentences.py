@@ -1,15 +1,18 @@
-"""Sentences on which a conversion is checked: the run's dev set, or a handful of our own."""
+"""Sentences on which a conversion is checked: the run's dev set, a handful of our own, or drawn."""
 
 import dataclasses
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from transformer_jax.conversion.original import Original
+from transformer_jax.conversion.parity.ours import Ours
+from transformer_jax.conversion.parity.peer import Pieces
 from transformer_jax.data.corpora.corpus import load_split
-from transformer_jax.data.vocabulary.vocabulary_pair import VocabularyPair
+from transformer_jax.data.vocabulary.vocabulary import Vocabulary
 from transformer_jax.errors import UserError
 from transformer_jax.translating.translation_metrics import score
 
@@ -55,22 +58,14 @@ class CheckSentences:
     sources: Sequence[str]
     references: Sequence[str]
 
-    def token_pairs(
-        self, vocabulary: VocabularyPair, count: int
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return source and target ids of up to `count` pairs to score.
+    def pairs(self, ours: Ours, count: int | None = None) -> list[tuple[Pieces, Pieces]]:
+        """Return the pieces of up to `count` sources and outputs to score; None for all.
 
-        The target of a sentence without a translation is another sentence.
+        The output for a sentence without a translation is another sentence.
         """
-        count = min(count, len(self.sources))
-        sources = vocabulary.source.encode(self.sources[:count])
-        targets = vocabulary.target.encode((self.references or self.sources[::-1])[:count])
-        return list(zip(sources, targets, strict=True))
-
-    def longest(self, original: Original) -> int:
-        """Return the greatest number of tokens of a sentence on either side."""
-        pairs = self.token_pairs(original.vocabulary, len(self.sources))
-        return max(len(ids) for pair in pairs for ids in pair)
+        sources = ours.source_pieces(self.sources[:count])
+        outputs = ours.target_pieces((self.references or self.sources[::-1])[:count])
+        return list(zip(sources, outputs, strict=True))
 
     def bleu_lost(
         self, before: Sequence[str], after: Sequence[str], language: str
@@ -115,11 +110,27 @@ class CheckSentences:
         ]
         if pairs:
             return cls('the dev set', *zip(*pairs, strict=True))
-        codes = getattr(vocabulary.source, 'language_codes', ())[:1]
+        codes = vocabulary.source.language_codes[:1]
         texts = [' '.join([*codes, text]) for text in _BUILT_IN]
         lengths = map(len, vocabulary.source.encode(texts))
         texts = [text for text, length in zip(texts, lengths, strict=True) if length <= most]
         return cls('built-in sentences', texts, [])
+
+    @classmethod
+    def drawn(cls, vocabulary: Vocabulary, count: int, seed: int = 0) -> 'CheckSentences':
+        """Return texts of 2 to 12 pieces that are drawn at random, whatever the language."""
+        random = np.random.default_rng(seed)
+        codes = vocabulary.language_codes
+        special = {vocabulary.pad_id, vocabulary.eos_id, vocabulary.unknown_id}
+        # Those of lower ids are more frequent in most vocabularies.
+        ids = [i for i in range(min(vocabulary.size, 4000)) if i not in special]
+        pieces = [piece for piece in vocabulary.pieces(ids) if not re.search('[<>]', piece)]
+        texts: list[str] = []
+        while len(texts) < count:
+            text = ''.join(random.choice(pieces, random.integers(2, 13))).replace('▁', ' ').strip()
+            if text:
+                texts.append(f'{codes[len(texts) % len(codes)]} {text}' if codes else text)
+        return cls('sentences of random pieces', texts, [])
 
 
 def bleu_in_words(found: dict[str, Any] | None, search: str) -> str:

@@ -9,17 +9,17 @@ conversion.json
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from transformer_jax.config import DecodeConfig
-from transformer_jax.conversion.exported import write_readme
+from transformer_jax.conversion.exported import WITH_BLEU, write_readme
 from transformer_jax.conversion.original import Original
 from transformer_jax.conversion.parity.check_sentences import CheckSentences, bleu_in_words
-from transformer_jax.conversion.parity.export_gate import WITH_BLEU
+from transformer_jax.conversion.parity.compare import Comparison, Findings
+from transformer_jax.conversion.parity.ours import Ours
 from transformer_jax.conversion.parity.report import write_report
-from transformer_jax.conversion.stablehlo import gate as stablehlo_gate
+from transformer_jax.conversion.stablehlo.peer_programs import ProgramsPeer, cpu_mesh
 from transformer_jax.conversion.stablehlo.programs import (
     ANY,
     PLATFORMS,
@@ -28,14 +28,11 @@ from transformer_jax.conversion.stablehlo.programs import (
     translate_fn,
 )
 from transformer_jax.conversion.stablehlo.use import use
-from transformer_jax.decoding import SearchOptions
 from transformer_jax.errors import UserError
 from transformer_jax.inference.load import named_parameters
-from transformer_jax.inference.network import Network
 from transformer_jax.storage.files import atomic_write
 from transformer_jax.storage.release import WEIGHTS
 from transformer_jax.storage.weights import write_weights
-from transformer_jax.translating.segment_translator import SegmentTranslator
 
 _BATCH_SIZES, _LENGTHS = (1, 16), (32, 128)
 _CHECKED = 20  # sentences
@@ -69,13 +66,9 @@ def export(
       RuntimeError: if the programs compute something else.
     """
     config, vocabulary = original.config, original.vocabulary
-    model = dataclasses.replace(
-        config.model, dtype='float32', attention_implementation='xla', remat=False
-    )
-    network = Network([(model, original.params)], vocabulary.sizes, stablehlo_gate.cpu_mesh())
-    translator = SegmentTranslator(network, vocabulary, config.data)
-    options = translator.search_options(config.decode)
-    limit = translator.decoder.source_limit(config.decode)
+    ours = Ours(config, vocabulary, original.params, cpu_mesh())
+    options = ours.translator.search_options(config.decode)
+    limit = ours.translator.decoder.source_limit(config.decode)
     programs = [
         Program(rows, length)
         for rows in _numbers('batch_sizes', batch_sizes, _BATCH_SIZES)
@@ -83,7 +76,10 @@ def export(
     ]
     weights = named_parameters(original.params)
     translate = translate_fn(
-        dataclasses.replace(model, dtype=dtype), vocabulary.sizes, options, vocabulary.eos_id
+        dataclasses.replace(ours.config.model, dtype=dtype),
+        vocabulary.sizes,
+        options,
+        vocabulary.eos_id,
     )
     shapes = {name: jax.ShapeDtypeStruct(x.shape, dtype) for name, x in weights.items()}
     for program in programs:
@@ -101,20 +97,25 @@ def export(
     )
     write_readme(original, folder, text)
     sentences = CheckSentences.of(original)
-    gate = stablehlo_gate.compare(
-        folder,
-        programs,
-        vocabulary.source.encode(sentences.sources[:_CHECKED]),
-        translator.decoder,
-        options,
-        text=sentences.origin,
-    )
-    checks, found = gate.report(), gate.summary()
-    if dtype == 'float32':
-        gate.check()
-    else:
-        checks['bleu'] = _bleu_lost(original, folder, programs[-1], sentences, translator, options)
-        found += f'; {bleu_in_words(checks["bleu"], _in_words(config.decode))}'
+
+    def compare(programs: Sequence[Program], count: int) -> tuple[Findings, list[list[str]]]:
+        peer = ProgramsPeer(folder, programs, vocabulary)
+        comparison = Comparison(ours, peer, sentences.origin)
+        sources = ours.source_pieces(sentences.sources[:count])
+        texts = comparison.search(peer.for_each(sources))
+        return comparison.findings, texts
+
+    findings, _ = compare(programs, _CHECKED)
+    checks, found = findings.report(), str(findings)
+    if dtype != 'float32':
+        bleu = None
+        if sentences.references:
+            _, texts = compare(programs[-1:], WITH_BLEU)
+            bleu = sentences.bleu_lost(*texts, config.data.target_language)
+        checks['bleu'] = bleu
+        found += f'; {bleu_in_words(bleu, _in_words(config.decode))}'
+    elif not findings.passed:
+        raise RuntimeError(f'the export to stablehlo computes something else: {found}')
     write_report(
         folder,
         'stablehlo',
@@ -129,29 +130,6 @@ def export(
         checks=checks,
     )
     return found
-
-
-def _bleu_lost(
-    original: Original,
-    folder: Path,
-    program: Program,
-    sentences: CheckSentences,
-    translator: SegmentTranslator,
-    options: SearchOptions,
-) -> dict[str, Any] | None:
-    """Return the BLEU of a program and of our search with float32 weights, on the dev set."""
-    if not sentences.references:
-        return None
-    vocabulary = original.vocabulary
-    ids = vocabulary.source.encode(sentences.sources[:WITH_BLEU])
-    ours = sorted(translator.decoder(ids, options), key=lambda result: result.index)
-    before = [result.tokens[0] for result in ours]
-    after = stablehlo_gate.outputs_of(folder, program, ids)
-    return sentences.bleu_lost(
-        [vocabulary.target.decode(tokens) for tokens in before],
-        [vocabulary.target.decode(tokens) for tokens in after],
-        original.config.data.target_language,
-    )
 
 
 def _in_words(decode: DecodeConfig) -> str:
