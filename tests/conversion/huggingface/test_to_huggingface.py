@@ -26,7 +26,13 @@ MARIAN = {
 }
 
 
-@pytest.mark.parametrize('options', [{}, {'tied_embeddings': 'decoder'}, MARIAN])
+RULES = {
+    'tied_embeddings': 'decoder',
+    'decode': {'no_repeat_ngram': 2, 'min_length': 3, 'suppress_tokens': 'e'},
+}
+
+
+@pytest.mark.parametrize('options', [{}, {'tied_embeddings': 'decoder'}, MARIAN, RULES])
 def test_marian_computes_the_same(tmp_path, options):
     for name in ('torch', 'transformers'):
         pytest.importorskip(name)
