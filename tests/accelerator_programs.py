@@ -3,12 +3,20 @@
 XLA's compilers need JAX for the accelerator (pip install -e '.[cuda]' or '.[tpu]'), but no device
 and no driver. They report unsupported programs, and the memory that each program needs on an H200
 or a TPU v5e, but not its speed. For GPUs there is no autotuning, and cuBLAS does matrix products.
+
+--traffic prints what each program moves and computes. For GPUs it also prints a modelled time:
+the sum over kernels of the greater of FLOP / peak and bytes / bandwidth, and 3 microseconds for
+each launch. hlo_traffic.py says what it counts, and what too high or too low.
 """
 
 import argparse
 import os
+import re
 import sys
 import time
+from pathlib import Path
+
+import hlo_traffic
 
 # The description of an H200 for XLA (stream_executor's GpuTargetConfigProto).
 H200 = """
@@ -41,7 +49,7 @@ _GPU_FLAGS = '--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false'
 
 
 def main() -> None:
-    """Compile each program and print its memory and compile time."""
+    """Compile each program and print its memory, its compile time and, if asked, its traffic."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('accelerator', choices=('gpu', 'tpu'))
     parser.add_argument(
@@ -49,7 +57,21 @@ def main() -> None:
     )
     parser.add_argument('--rows', type=int, default=512, help='sentence pairs of a batch')
     parser.add_argument('--length', type=int, default=48, help='tokens of each sentence')
+    parser.add_argument('--target-length', type=int, help='of targets, if it is another')
+    parser.add_argument('--only', default='', metavar='TEXT', help='programs whose name has it')
+    parser.add_argument('--traffic', action='store_true', help='print bytes, FLOP and times')
+    parser.add_argument(
+        '--kernels', type=int, default=0, help='with --traffic: the kinds that move the most bytes'
+    )
+    parser.add_argument(
+        '--measured', nargs=2, metavar=('GPU', 'MS'), help='compare with a time: H100 45.1'
+    )
+    parser.add_argument('--hlo', type=Path, metavar='FOLDER', help='write the programs there')
     flags, overrides = parser.parse_known_args()
+    if flags.measured and flags.measured[0] not in hlo_traffic.GPUS:
+        parser.error(
+            f'--measured: {flags.measured[0]} must be one of {", ".join(hlo_traffic.GPUS)}.'
+        )
     os.environ |= {'JAX_PLATFORMS': 'cpu', 'TPU_SKIP_MDS_QUERY': '1'}
     if flags.accelerator == 'gpu':
         os.environ['XLA_FLAGS'] = f'{_GPU_FLAGS} {os.environ.get("XLA_FLAGS", "")}'
@@ -68,7 +90,7 @@ def main() -> None:
         for mesh in meshes:
             for attention in ('xla', 'cudnn') if flags.accelerator == 'gpu' else ('xla',):
                 name = f'training step, attention of {attention}, mesh {mesh}'
-                _say(name, lambda *a: [_step(*a)], config, flags, devices, mesh, attention)
+                _say(name, _step, config, flags, devices, mesh, attention)
         _say(f'beam search, mesh {count}x1x1', _search, config, flags, devices, None)
         _say(f'sampling, mesh {count}x1x1', _search, config, flags, devices, 0)
 
@@ -86,13 +108,53 @@ def _devices(accelerator, count):
     return list(topology.devices)
 
 
-def _say(name, compiled, *arguments):
+def _say(name, compiled, config, flags, *arguments):
     from transformer_jax.runtime.memory import needed_memory
 
+    if flags.only not in name:
+        return
     begin = time.perf_counter()
-    needed = max(map(needed_memory, compiled(*arguments)))
+    programs = compiled(config, flags, *arguments)
+    needed = max(map(needed_memory, programs.values()))
     seconds = time.perf_counter() - begin
     print(f'{name:48}{needed / 2**30:8.2f} GiB of a device{seconds:7.1f} s to compile', flush=True)
+    for part, program in programs.items():
+        if flags.hlo:
+            flags.hlo.mkdir(parents=True, exist_ok=True)
+            file = re.sub(r'\W+', '_', f'{name} {part}'.strip())
+            (flags.hlo / f'{file}.hlo').write_text(program.as_text())
+        if flags.traffic and flags.accelerator == 'gpu':
+            _print_traffic(part, program.as_text(), flags)
+        elif flags.traffic:
+            cost = program.cost_analysis()
+            moved, flops = cost['bytes accessed'] / 1e9, cost['flops'] / 1e12
+            print(f'  {part:46}{moved:8.2f} GB{flops:8.3f} TFLOP, by XLA')
+
+
+def _print_traffic(part, text, flags):
+    kernels = hlo_traffic.read_kernels(text)
+    for loop in dict.fromkeys(kernel.loop for kernel in kernels):
+        group = [kernel for kernel in kernels if kernel.loop == loop]
+        title = ', '.join(filter(None, (part, loop and f'one pass of {loop}')))
+        times = ''.join(f'{f"{gpu} ms":>9}' for gpu in hlo_traffic.GPUS)
+        print(f'  {title:32}kernels  GB read  written  TFLOP{times}')
+        total = hlo_traffic.Total.of(group)
+        for place, sums in (hlo_traffic.by_place(group) | {'in all': total}).items():
+            _print_row(place, sums)
+        if flags.measured:
+            gpu, measured = flags.measured[0], float(flags.measured[1])
+            modelled = 1e3 * total.seconds[list(hlo_traffic.GPUS).index(gpu)]
+            print(f'  {gpu}: {modelled:.1f} ms modelled, {measured} measured: ', end='')
+            print(f'{modelled / measured - 1:+.0%}')
+        for what, sums in hlo_traffic.heaviest(group, flags.kernels):
+            _print_row('', sums, what)
+    sys.stdout.flush()
+
+
+def _print_row(name, sums, what=''):
+    times = ''.join(f'{1e3 * seconds:9.3f}' for seconds in sums.seconds)
+    moved = f'{sums.read / 1e9:9.3f}{sums.written / 1e9:9.3f}{sums.flops / 1e12:7.3f}'
+    print(f'  {name:32}{sums.kernels:7}{moved}{times}  {what}'.rstrip())
 
 
 def _step(config, flags, devices, mesh, attention):
@@ -105,9 +167,9 @@ def _step(config, flags, devices, mesh, attention):
 
     model = dataclasses.replace(config.model, attention_implementation=attention)
     config = dataclasses.replace(config, model=model, mesh=MeshConfig(*map(int, mesh.split('x'))))
-    bucket = Bucket(flags.rows, flags.length, flags.length)
+    bucket = Bucket(flags.rows, flags.length, flags.target_length or flags.length)
     mesh = make_mesh(config.mesh, devices=devices)
-    return compile_steps(config, config.data.vocab_size, (bucket,), mesh)[bucket].compiled
+    return {'': compile_steps(config, config.data.vocab_size, (bucket,), mesh)[bucket].compiled}
 
 
 def _search(config, flags, devices, top_k):
@@ -153,7 +215,7 @@ def _search(config, flags, devices, top_k):
         ensemble=ensemble,
         eos_id=2,
     )
-    return [started, found.compile()]
+    return {'start': started, 'search': found.compile()}
 
 
 if __name__ == '__main__':
