@@ -22,7 +22,7 @@ _PLACES = {
     'feed-forward': r'/feed_forward(/|$)',
     'norms, dropout, residual sums': r'_residual/|/norm/',
     'embedding': r'\._embed|/positions/',
-    'loss, vocabulary': r'jvp\(\)|_output_weights|PK,NK->PN',
+    'loss, vocabulary': r'^jit\(step\)/(?!.*Transformer).*jvp\(|_output_weights|PK,NK->PN',
     'update': r'^jit\(step\)/(?!.*jvp\()',
     'search': r'^jit\(search_batch\)/',
 }
