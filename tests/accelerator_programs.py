@@ -6,7 +6,8 @@ or a TPU v5e, but not its speed. For GPUs there is no autotuning, and cuBLAS doe
 
 --traffic prints what each program moves and computes. For GPUs it also prints a modelled time:
 the sum over kernels of the greater of FLOP / peak and bytes / bandwidth, and 3 microseconds for
-each launch. hlo_traffic.py says what it counts, and what too high or too low.
+each launch. hlo_traffic.py says what it counts, and what too high or too low. For TPUs it prints
+XLA's own analysis, which counts the body of a loop once.
 """
 
 import argparse

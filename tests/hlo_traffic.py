@@ -146,7 +146,7 @@ def heaviest(kernels: Iterable[Kernel], count: int) -> list[tuple[str, Total]]:
         # XLA joins the names of instructions that it merges.
         name = kernel.op_name.split(';')[-1]
         direction = 'backward' if 'transpose(jvp' in name else 'forward'
-        operation = re.split(r'/layer_\d+/|_residual/|closed_call/', name)[-1]
+        operation = re.split(r'/layer_\d+/|_residual/|closed_call/|eval_jaxpr/', name)[-1]
         operation = operation.removeprefix(kernel.place.replace('-', '_') + '/')
         result = re.sub(r'{[^}]*}|/\*.*?\*/', '', kernel.result)
         what = f'{kernel.place or "no place"}, {direction}, {operation}: {kernel.kind} to {result}'
@@ -229,12 +229,14 @@ class _Module:
                 name: body[name]._replace(opcode='parameter', operands=[]) for name in one.operands
             }
             inner[one.name] = one._replace(is_root=True)
+        # XLA leaves some fusions without a name; what is inside has one.
+        names = (x.setting(r'op_name="([^"]*)"') for x in [one, *reversed(inner.values())])
         flops, float32 = self._flops(body, one)
         return Kernel(
             name=one.name,
             kind=one.target or one.opcode,
             result=one.type,
-            op_name=one.setting(r'op_name="([^"]*)"') or '',
+            op_name=next(filter(None, names), ''),
             read=_reads(inner),
             written=_writes(inner),
             flops=flops,

@@ -229,6 +229,18 @@ def test_op_names_tell_the_place():
     ]
 
 
+def test_a_fusion_without_a_name_has_that_of_an_instruction_inside():
+    join = """
+%fused (p0: f32[10]) -> f32[20] {
+  %p0 = f32[10]{0} parameter(0)
+  %x = f32[10]{0} negate(%p0), metadata={op_name="jit(step)/jvp(T)/layer_0/cross_attention/neg"}
+  ROOT %twice = f32[20]{0} concatenate(%x, %x), dimensions={0}
+}"""
+    program = """  %a = f32[10]{0} parameter(0)
+  ROOT %b = f32[20]{0} fusion(%a), kind=kLoop, calls=%fused, metadata={scheduling_name="b"}"""
+    assert one(program, join).place == 'cross-attention'
+
+
 def test_time_is_of_products_or_of_memory_and_of_the_launch():
     bandwidth_bound = Kernel('a', 'copy', '', '', 3.35e9, 3.35e9, 0.0, False, 2, '')
     assert bandwidth_bound.seconds(GPUS['H100']) == pytest.approx(2 * (2e-3 + 3e-6))
