@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from transformer_jax.benchmark import report
+from transformer_jax.config.loading import load_config
 from transformer_jax.data.phrasebook import corpus as phrasebook
+from transformer_jax.model import parameter_count
 
 REPOSITORY = Path(__file__).parent.parent
 PATHS = [
@@ -61,6 +63,12 @@ SHORTER = {
     'python -m transformer_jax.benchmark --config=configs/base.py': f'{TINY} {PHRASEBOOK}',
     'python -m transformer_jax.benchmark': f'{TINY} --synthetic=200 --parts=input,compile',
 }
+# Trainings of a kind that another command trains. Their config and model are made, no more.
+NOT_TRAINED = (
+    'python -m transformer_jax.main --config=configs/multi30k_tok',
+    'python -m transformer_jax.main --config=configs/multi30k.py:FOLDER --config.train.steps=3000',
+    'python -m transformer_jax.main --config=configs/tatoeba.py',
+)
 # Commands that need what a test does not have. Other tests try what can be tried of them.
 NOT_RUN = {
     'python3 -m venv .venv': 'pip, which follows, needs the network',
@@ -151,7 +159,7 @@ def write_trees(path, pairs):
 def checkout(tmp_path_factory, workdir):
     """A checkout with the trained run runs/demo and all the text files that the READMEs name."""
     folder = make_checkout(tmp_path_factory.mktemp('checkout'))
-    for name in ('demo', 'seed1', 'seed2'):
+    for name in ('demo', 'seed1', 'seed2', 'multi30k_1', 'multi30k_2'):
         shutil.copytree(workdir, folder / 'runs' / name)
     pairs = phrasebook.generate(seed=1, train=300, dev=0, test=0)['train']
     write_pairs(folder / 'my_corpus' / 'train', pairs)
@@ -179,6 +187,11 @@ def test_command_succeeds(checkout, run_command, monkeypatch, command):
         return
     stdin = MODULE.match(command)['stdin'] or ''
     name, *arguments = shlex.split(command[command.index('transformer_jax.') :])
+    if command.startswith(NOT_TRAINED):
+        config_flag, *overrides = (x for x in arguments if not x.startswith('--workdir='))
+        config = load_config(config_flag.removeprefix('--config='), overrides)
+        assert parameter_count(config.model, config.data.vocab_size) > 5e6
+        return
     arguments += shlex.split(entry(SHORTER, command[command.index('python') :]) or '')
     if name in ('transformer_jax.benchmark', 'transformer_jax.paper'):
         name += '.__main__'

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from transformer_jax import serve
+from transformer_jax.serving import process
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / 'launch'
@@ -79,7 +80,7 @@ def test_kubernetes_and_the_image_agree_on_the_user():
 
 def test_kubernetes_waits_until_open_requests_have_ended():
     pause = int(CONTAINER['lifecycle']['preStop']['exec']['command'][1])
-    assert pause + serve._GRACE < POD['spec']['terminationGracePeriodSeconds']
+    assert pause + process._GRACE < POD['spec']['terminationGracePeriodSeconds']
 
 
 @pytest.mark.parametrize(('status', 'healthy'), [(200, True), (503, False)])
