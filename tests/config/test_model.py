@@ -56,12 +56,12 @@ def test_key_and_value_sizes_default_to_d_model_over_num_heads():
         ({'d_model': 9, 'num_heads': 3}, 'model.d_model=9 must be even for sinusoidal positions'),
         (
             {'attention_implementation': 'flash'},
-            "model.attention_implementation='flash' must be one of xla, cudnn.",
+            "model.attention_implementation='flash' must be one of auto, xla, cudnn.",
         ),
         (
             {'attention_implementation': 'cudnn', 'dtype': 'float32'},
             "model.attention_implementation='cudnn' does not go with model.dtype='float32': choose "
-            "'auto' or 'bfloat16', or 'xla' here.",
+            "'auto' or 'bfloat16', or 'auto' here.",
         ),
         (
             {'attention_implementation': 'cudnn', 'attention_dropout_rate': 0.1},
@@ -76,6 +76,7 @@ def test_key_and_value_sizes_default_to_d_model_over_num_heads():
             'does not go with model.d_k=16 and model.d_v=64',
         ),
         ({'attention_implementation': 'cudnn', 'num_heads': 2}, 'at most 128'),
+        ({'residual_dtype': 'float16'}, 'must be one of auto, float32, bfloat16.'),
     ],
 )
 def test_bad_values_are_refused(values, message):

@@ -9,7 +9,7 @@ from flax import linen as nn
 from tiny_model import normal
 
 from transformer_jax.model import DecoderLayer, EncoderLayer, FeedForward, ModelConfig
-from transformer_jax.model.layers import Residual, compute_dtype
+from transformer_jax.model.layers import Residual, compute_dtype, residual_dtype
 from transformer_jax.model.positions import Positions
 
 
@@ -175,6 +175,39 @@ def test_compute_dtype():
     assert compute_dtype(ModelConfig(dtype='auto')) == jnp.float32  # the tests run on the CPU
     assert compute_dtype(ModelConfig(dtype='bfloat16')) == jnp.bfloat16
     assert compute_dtype(ModelConfig(dtype='float32')) == jnp.float32
+
+
+@pytest.mark.parametrize(
+    'backend, fields, expected',
+    [
+        ('cpu', {'dtype': 'bfloat16'}, jnp.float32),
+        ('gpu', {}, jnp.bfloat16),
+        ('tpu', {}, jnp.bfloat16),
+        ('gpu', {'dtype': 'float32'}, jnp.float32),
+        ('gpu', {'norm': 'pre'}, jnp.float32),
+        ('gpu', {'residual_dtype': 'float32'}, jnp.float32),
+        ('cpu', {'residual_dtype': 'bfloat16'}, jnp.bfloat16),
+    ],
+)
+def test_the_dtype_of_residual_sums(backend, fields, expected, monkeypatch):
+    monkeypatch.setattr(jax, 'default_backend', lambda: backend)
+    assert residual_dtype(ModelConfig(**fields)) == expected
+
+
+def test_bfloat16_sums_have_the_same_parameters_and_dropout():
+    x = normal(0, 2, 6, 16).astype(jnp.bfloat16).astype(jnp.float32)
+    outputs, layers = [], []
+    for dtype in ('float32', 'bfloat16'):
+        config = ModelConfig(
+            d_model=16, d_ff=32, num_heads=2, dropout_rate=0.5, residual_dtype=dtype
+        )
+        layer = EncoderLayer(config)
+        layers.append(layer.init(jax.random.key(0), x))
+        rngs = {'dropout': jax.random.key(1)}
+        outputs.append(layer.apply(layers[0], x, deterministic=False, rngs=rngs))
+    jax.tree.map(np.testing.assert_array_equal, *layers)
+    assert [y.dtype for y in outputs] == [jnp.float32, jnp.bfloat16]
+    assert_close(np.asarray(outputs[1], np.float32), outputs[0], 0.02)
 
 
 def test_a_layer_is_a_plain_linen_module_with_plain_parameters():

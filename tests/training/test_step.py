@@ -13,7 +13,7 @@ from transformer_jax.model import Transformer, shift_right
 from transformer_jax.training.loss import symmetric_divergence
 from transformer_jax.training.optimizer import make_optimizer
 from transformer_jax.training.state import init_state
-from transformer_jax.training.step import eval_step, train_step
+from transformer_jax.training.step import _are_finite, eval_step, train_step
 
 OPTIMIZER = make_optimizer(OptimizerConfig(warmup_steps=10), d_model=16)
 BATCH = {
@@ -158,6 +158,15 @@ def test_a_non_finite_step_is_skipped_and_counted(state):
 def test_finite_steps_are_never_skipped(state):
     window = step()(state, BATCH).window
     assert (int(window.skipped), int(window.first_skipped)) == (0, 0)
+
+
+@pytest.mark.parametrize('bad', [None, 0, 1, 2, 40])
+def test_accelerators_sum_arrays_of_one_shape_together(bad, monkeypatch):
+    monkeypatch.setattr(jax, 'default_backend', lambda: 'tpu')
+    arrays = [jnp.ones((2, 3), jnp.bfloat16), jnp.ones(4), *[jnp.ones(5)] * 39]
+    if bad is not None:
+        arrays[bad] = arrays[bad].at[-1].set(jnp.nan)
+    assert bool(_are_finite(arrays)) == (bad is None)
 
 
 def test_the_finite_check_is_one_loop_in_the_program(state):

@@ -57,8 +57,9 @@ class ModelConfig:
       attention_gain: factor on the initial query, key and value matrices; at most 100. 1 is
         Glorot's initialisation of each matrix; 0.707 is that of the three as one matrix, as in
         fairseq and PyTorch, with which small models learn to align sooner.
-      attention_implementation: 'xla', or 'cudnn' for cuDNN's fused attention, which saves memory on
-        NVIDIA GPUs since Ampere and computes in bfloat16; other devices use 'xla'.
+      attention_implementation: 'cudnn' for cuDNN's fused attention, which moves fewer bytes on
+        NVIDIA GPUs since Ampere and computes in bfloat16; 'xla'; or 'auto', which is 'cudnn' where
+        the device and the other fields allow it.
       output_bias: whether the logits have a bias; in section 3.4 they have none.
       norm_epsilon: number added to the variance in layer norm; at most 1.
       tied_embeddings: which matrices are one: 'all' (both embeddings and the output, section 3.4,
@@ -77,6 +78,9 @@ class ModelConfig:
       dtype: type of matrix products: 'float32', 'bfloat16' or 'auto', which is bfloat16 on GPUs and
         TPUs and float32 on CPUs. Parameters, norms, softmax and loss are always float32. 'bfloat16'
         is faster on CPUs with AMX; attention's products stay in float32 on CPUs.
+      residual_dtype: type of the sums of residual connections and of what norms put out: 'float32',
+        'bfloat16', or 'auto', which is that of `dtype` on GPUs and TPUs, float32 on CPUs and with
+        norm='pre'. Norms compute in float32.
       remat: whether the backward pass computes activations again instead of keeping them: a third
         more work for a fraction of the memory.
     """
@@ -93,7 +97,7 @@ class ModelConfig:
     activation: str = 'relu'
     attention_bias: bool = False
     attention_gain: float = 1.0
-    attention_implementation: str = 'xla'
+    attention_implementation: str = 'auto'
     output_bias: bool = False
     norm_epsilon: float = 1e-6
     tied_embeddings: str = 'all'
@@ -102,6 +106,7 @@ class ModelConfig:
     max_positions: int = 1024
     norm: str = 'post'
     dtype: str = 'auto'
+    residual_dtype: str = 'auto'
     remat: bool = False
 
     def __post_init__(self):
@@ -130,8 +135,9 @@ class ModelConfig:
             ('sinusoidal', 'sinusoidal_halves', 'sinusoidal_marian', 'learned', 'none'),
         )
         check_choice('model', self, 'norm', ('post', 'pre'))
-        check_choice('model', self, 'dtype', ('auto', 'float32', 'bfloat16'))
-        check_choice('model', self, 'attention_implementation', ('xla', 'cudnn'))
+        for name in ('dtype', 'residual_dtype'):
+            check_choice('model', self, name, ('auto', 'float32', 'bfloat16'))
+        check_choice('model', self, 'attention_implementation', ('auto', 'xla', 'cudnn'))
         if self.d_model % self.num_heads and not (self.d_k and self.d_v):
             fail(
                 'model.d_model',
@@ -152,11 +158,18 @@ class ModelConfig:
                 "must be at least 4 for model.positions='sinusoidal_marian'.",
             )
         if self.attention_implementation == 'cudnn':
-            self._check_cudnn()
+            for what, remedy in self.cudnn_conflicts:
+                fail(
+                    'model.attention_implementation',
+                    self.attention_implementation,
+                    f"does not go with {what}: choose {remedy}, or 'auto' here.",
+                )
 
-    def _check_cudnn(self) -> None:
+    @property
+    def cudnn_conflicts(self) -> list[tuple[str, str]]:
+        """The fields with which cuDNN's attention does not go, each with what to choose instead."""
         sizes = f'model.d_k={self.key_size} and model.d_v={self.value_size}'
-        for wrong, what, remedy in (
+        checks = (
             (self.dtype == 'float32', "model.dtype='float32'", "'auto' or 'bfloat16'"),
             (
                 self.attention_dropout_rate > 0,
@@ -168,13 +181,8 @@ class ModelConfig:
                 sizes,
                 'the same for both, a multiple of 8 and at most 128',
             ),
-        ):
-            if wrong:
-                fail(
-                    'model.attention_implementation',
-                    self.attention_implementation,
-                    f"does not go with {what}: choose {remedy}, or 'xla' here.",
-                )
+        )
+        return [(what, remedy) for wrong, what, remedy in checks if wrong]
 
     @property
     def key_size(self) -> int:

@@ -3,11 +3,11 @@
 import jax
 from flax import linen as nn
 
-from transformer_jax.model.kernels.dropout import dropout
+from transformer_jax.model.kernels.dropout import KeepBits, drop, keep_bits
 
 
 class Dropout(nn.Module):
-    """Applies `dropout` with a key of the rng 'dropout'.
+    """Sets random elements to zero, with a key of the rng 'dropout'.
 
     Attributes:
       rate: share of elements set to zero.
@@ -15,9 +15,13 @@ class Dropout(nn.Module):
 
     rate: float
 
-    @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         """Return `x` [..., C] after dropout; unchanged if `deterministic`."""
+        return drop(x, self.keep_bits(x.shape, deterministic=deterministic))
+
+    @nn.nowrap
+    def keep_bits(self, shape: tuple[int, ...], *, deterministic: bool) -> KeepBits | None:
+        """Return the bits for an array of this shape [..., C]; None if all elements stay."""
         if deterministic or self.rate == 0.0:
-            return x
-        return dropout(x, self.rate, self.make_rng('dropout'))
+            return None
+        return keep_bits(shape, self.rate, self.make_rng('dropout'))

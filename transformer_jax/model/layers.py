@@ -12,13 +12,16 @@ from transformer_jax.config import ModelConfig
 from transformer_jax.model.attention import MultiHeadAttention, checked_mask
 from transformer_jax.model.dropout import Dropout
 from transformer_jax.model.kernels.accelerators import attention_implementation
+from transformer_jax.model.kernels.dropout import KeepBits
 from transformer_jax.model.kernels.matmul import add_bias, project
 from transformer_jax.model.kernels.platform import target_platform
+from transformer_jax.model.kernels.relu import relu
+from transformer_jax.model.kernels.residual_norm import residual_norm
 from transformer_jax.model.kv_cache import KVCache
 from transformer_jax.model.layout import Layout
 
 _ACTIVATIONS = {
-    'relu': nn.relu,
+    'relu': relu,
     'gelu': functools.partial(nn.gelu, approximate=False),
     'swish': nn.swish,
     'quick_gelu': lambda x: x * nn.sigmoid(1.702 * x),
@@ -30,6 +33,19 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
     if config.dtype == 'auto':
         return jnp.float32 if target_platform() == 'cpu' else jnp.bfloat16
     return jnp.dtype(config.dtype)
+
+
+def residual_dtype(config: ModelConfig) -> jnp.dtype:
+    """Return the dtype of the sums of residual connections, which norms read and write.
+
+    'auto' is the compute dtype on accelerators and float32 on CPUs. It is float32 with norms inside
+    the branches, because the sum of all layers in bfloat16 would lose small updates.
+    """
+    if config.residual_dtype != 'auto':
+        return jnp.dtype(config.residual_dtype)
+    if config.norm == 'pre' or target_platform() == 'cpu':
+        return jnp.float32
+    return compute_dtype(config)
 
 
 def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
@@ -148,14 +164,29 @@ class Residual(nn.Module):
         Returns:
           [B, T, D], and what else `sublayer` has returned.
         """
-        norm = layer_norm(self.config, 'norm')
-        dropout = functools.partial(Dropout(self.config.dropout_rate), deterministic=deterministic)
-        if self.config.norm == 'pre':
-            y_BTD, other = sublayer(norm(x))
-            return x + dropout(y_BTD).astype(x.dtype), other
+        config, dtype = self.config, residual_dtype(self.config)
+        dropout = Dropout(config.dropout_rate)
+        if config.norm == 'pre':
+            y_BTD, other = sublayer(layer_norm(config, 'norm')(x))
+            return x + dropout(y_BTD, deterministic=deterministic).astype(x.dtype), other
         y_BTD, other = sublayer(x)
-        # Add in float32, because a residual stream in bfloat16 loses small updates.
-        return norm(x + dropout(y_BTD).astype(jnp.float32)), other
+        if dtype == jnp.float32:
+            dropped_BTD = dropout(y_BTD, deterministic=deterministic)
+            return layer_norm(config, 'norm')(x + dropped_BTD.astype(jnp.float32)), other
+        keep = dropout.keep_bits(x.shape, deterministic=deterministic)
+        return _ResidualNorm(config.norm_epsilon, name='norm')(x.astype(dtype), y_BTD, keep), other
+
+
+class _ResidualNorm(nn.Module):
+    """`residual_norm` with the parameters of flax's LayerNorm."""
+
+    epsilon: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, y: jax.Array, keep: KeepBits | None) -> jax.Array:
+        scale_D = self.param('scale', nn.initializers.ones, x.shape[-1:], jnp.float32)
+        bias_D = self.param('bias', nn.initializers.zeros, x.shape[-1:], jnp.float32)
+        return residual_norm(self.epsilon, x, y, keep, scale_D, bias_D)
 
 
 class EncoderLayer(nn.Module):

@@ -31,8 +31,14 @@ from transformer_jax.training.optimizer import make_optimizer, make_schedule, no
 from transformer_jax.training.state import TrainState
 from transformer_jax.training.step import train_step
 
-# GPUs continue computing while they exchange gradients.
-_GPU_OPTIONS = {'xla_gpu_enable_latency_hiding_scheduler': True}
+_GPU_OPTIONS = {
+    # GPUs continue computing while they exchange gradients.
+    'xla_gpu_enable_latency_hiding_scheduler': True,
+    # Otherwise XLA keeps sums in float32 that the model rounds to bfloat16: twice the bytes.
+    'xla_allow_excess_precision': False,
+    # Otherwise it computes queries, keys and values by one product, and then copies each of them.
+    'xla_gpu_dot_merger_threshold_mb': 0,
+}
 # Without these, GPU threads add in any order. With the first, XLA also skips autotuning and takes
 # the first kernel: cuBLAS orders its kernels by the shape, Triton does not.
 _DETERMINISTIC_GPU_OPTIONS = {

@@ -1,13 +1,13 @@
 """One step of training and of evaluation, as pure functions; others apply jit and shardings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from transformer_jax.model import Transformer, shift_right
+from transformer_jax.model import Transformer, in_compute_dtype, shift_right
 from transformer_jax.model.kernels.chunked_loss import chunked_loss
 from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 from transformer_jax.training.state import LogWindow, TrainState
@@ -70,7 +70,9 @@ def train_step(
             loss, sums = _batch_loss(params, batch, model, label_smoothing, r_drop, dropout_key=key)
             return loss / tokens, sums
 
-        return jax.grad(share_of_mean_loss, has_aux=True)(state.params)
+        # With respect to what the products take: XLA would write each gradient in float32, too.
+        in_products = in_compute_dtype(model.config, state.params)
+        return jax.grad(share_of_mean_loss, has_aux=True)(in_products)
 
     if accumulate_steps == 1:
         gradients, sums = gradient(batch, key)
@@ -87,10 +89,10 @@ def train_step(
             zeros,
             (micro_batches, keys),
         )
+    finite = _are_finite((sums.loss, gradients))
+    gradients = jax.tree.map(lambda x, like: x.astype(like.dtype), gradients, state.params)
     updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-
-    finite = _are_finite((sums.loss, gradients))
 
     def choose(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
@@ -121,12 +123,27 @@ def _are_finite(arrays: Any) -> jax.Array:
         # makes it, which takes another pass over the activations.
         arrays = jax.lax.optimization_barrier(arrays)
     # The sum of an array is not finite if an element is not. A norm would also need the squares.
-    totals = jax.tree.map(jnp.sum, arrays)
     if jax.default_backend() != 'cpu':
-        return jnp.isfinite(optax.tree.sum(totals))
+        return jnp.isfinite(sum(_sums_of_alike(jax.tree.leaves(arrays))))
+    totals = jax.tree.map(jnp.sum, arrays)
     # A loop stops XLA from fusing (and recomputing) this check into hundreds of consumers.
     finite = jnp.isfinite(jnp.stack(jax.tree.leaves(totals)))
     return jax.lax.fori_loop(0, len(finite), lambda k, so_far: so_far & finite[k], True)
+
+
+def _sums_of_alike(arrays: Iterable[jax.Array]) -> list[jax.Array]:
+    """Return the sum of each array in float32; one kernel sums up to 16 of the same shape."""
+    alike: dict[Any, list[jax.Array]] = {}
+    for x in arrays:
+        alike.setdefault((x.shape, x.dtype), []).append(x.astype(jnp.float32))
+    sums: list[jax.Array] = []
+    for group in alike.values():
+        for begin in range(0, len(group), 16):
+            part = tuple(group[begin : begin + 16])
+            zeros = (jnp.float32(0),) * len(part)
+            axes = range(part[0].ndim)
+            sums += jax.lax.reduce(part, zeros, lambda a, b: tuple(map(jnp.add, a, b)), axes)
+    return sums
 
 
 def _batch_loss(

@@ -161,8 +161,10 @@ def test_gpus_without_a_cudnn_kernel_use_xla(version, capability, used, monkeypa
     gpu = types.SimpleNamespace(client=client, compute_capability=capability)
     monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
     monkeypatch.setattr(jax, 'local_devices', lambda: [gpu])
-    config = ModelConfig(attention_implementation='cudnn')
-    assert accelerators.attention_implementation(config) == used
+    for choice in ('auto', 'cudnn'):
+        config = ModelConfig(attention_implementation=choice)
+        assert accelerators.attention_implementation(config) == used
+    assert accelerators.attention_implementation(ModelConfig(dtype='float32')) == 'xla'
 
 
 def float32_normal(seed, *shape):

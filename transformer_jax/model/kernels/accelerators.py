@@ -12,16 +12,21 @@ import jax.numpy as jnp
 from jax import lax
 
 from transformer_jax.config import ModelConfig
+from transformer_jax.model.kernels.platform import target_platform
 
 _logger = logging.getLogger('transformer_jax')
 
 
 def attention_implementation(config: ModelConfig) -> str:
-    """Return `config.attention_implementation`, or 'xla' if the device cannot run cuDNN's."""
-    if config.attention_implementation == 'cudnn' and not _has_cudnn_attention():
+    """Return 'cudnn' or 'xla': what the config asks for, as far as the device can run it."""
+    chosen = config.attention_implementation
+    if chosen == 'auto':
+        usable = not config.cudnn_conflicts and target_platform() == 'gpu'
+        return 'cudnn' if usable and _has_cudnn_attention() else 'xla'
+    if chosen == 'cudnn' and not _has_cudnn_attention():
         _warn_no_cudnn()
         return 'xla'
-    return config.attention_implementation
+    return chosen
 
 
 def _has_cudnn_attention() -> bool:

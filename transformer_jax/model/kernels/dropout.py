@@ -1,5 +1,7 @@
 """Dropout (Srivastava et al., 2014) from 16 random bits for each element."""
 
+import dataclasses
+import functools
 import math
 
 import jax
@@ -7,19 +9,30 @@ import jax.numpy as jnp
 from jax.extend.random import threefry2x32_p
 
 
-def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
-    """Set random elements to zero and scale the rest, so that the mean stays the same.
+@functools.partial(jax.tree_util.register_dataclass, data_fields=['words'], meta_fields=['kept'])
+@dataclasses.dataclass(frozen=True)
+class KeepBits:
+    """The random bits of dropout.
+
+    Attributes:
+      words: two arrays [..., C / 4, rounded up] uint32; each word has 16 bits for two elements.
+      kept: an element stays if its 16 bits are below this number.
+    """
+
+    words: tuple[jax.Array, jax.Array]
+    kept: int
+
+
+def keep_bits(shape: tuple[int, ...], rate: float, key: jax.Array) -> KeepBits | None:
+    """Draw the random bits of dropout; None if all elements stay.
 
     Drawing random bits is most of the cost of dropout. `jax.random.bits` uses 64 of Threefry's bits
     per element, this function 16.
 
     Args:
-      x: [..., C].
+      shape: [..., C], of what is dropped.
       rate: share of elements set to zero, at least 0 and below 1; rounded to a multiple of 2^-16.
       key: a JAX random key.
-
-    Returns:
-      [..., C], in the dtype of `x`.
 
     Raises:
       ValueError: if `rate` is out of range.
@@ -28,11 +41,30 @@ def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
         raise ValueError(f'the dropout rate {rate} must be at least 0 and below 1.')
     kept = max(1, round((1.0 - rate) * 2**16))
     if kept == 2**16:
-        return x
-    shape = (*x.shape[:-1], -(-x.shape[-1] // 4))
+        return None
+    shape = (*shape[:-1], -(-shape[-1] // 4))
     counts = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     key_words = jax.random.bits(key, (2,), jnp.uint32)  # for any kind of key
-    words = threefry2x32_p.bind(*key_words, counts, jnp.zeros_like(counts))
-    parts = [part < kept for word in words for part in (word & 0xFFFF, word >> 16)]
-    keep = jnp.concatenate(parts, axis=-1)[..., : x.shape[-1]]
-    return jnp.where(keep, x * (2**16 / kept), 0).astype(x.dtype)
+    return KeepBits(threefry2x32_p.bind(*key_words, counts, jnp.zeros_like(counts)), kept)
+
+
+def drop(x: jax.Array, keep: KeepBits | None) -> jax.Array:
+    """Set the elements that `keep` names to zero, and scale the rest, so that the mean stays.
+
+    Args:
+      x: [..., C], any floating dtype.
+      keep: from `keep_bits`; None changes nothing.
+
+    Returns:
+      [..., C], in the dtype of `x`.
+    """
+    if keep is None:
+        return x
+    parts = [p < keep.kept for word in keep.words for p in (word & 0xFFFF, word >> 16)]
+    keeps = jnp.concatenate(parts, axis=-1)[..., : x.shape[-1]]
+    return jnp.where(keeps, x * (2**16 / keep.kept), 0).astype(x.dtype)
+
+
+def dropout(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
+    """Return `drop(x, keep_bits(x.shape, rate, key))`."""
+    return drop(x, keep_bits(x.shape, rate, key))
