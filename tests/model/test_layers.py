@@ -9,7 +9,7 @@ from flax import linen as nn
 from tiny_model import normal
 
 from transformer_jax.model import DecoderLayer, EncoderLayer, FeedForward, ModelConfig
-from transformer_jax.model.layers import Residual, compute_dtype, residual_dtype
+from transformer_jax.model.layers import Residual, compute_dtype, activation_dtype
 from transformer_jax.model.positions import Positions
 
 
@@ -185,13 +185,13 @@ def test_compute_dtype():
         ('tpu', {}, jnp.bfloat16),
         ('gpu', {'dtype': 'float32'}, jnp.float32),
         ('gpu', {'norm': 'pre'}, jnp.float32),
-        ('gpu', {'residual_dtype': 'float32'}, jnp.float32),
-        ('cpu', {'residual_dtype': 'bfloat16'}, jnp.bfloat16),
+        ('gpu', {'activation_dtype': 'float32'}, jnp.float32),
+        ('cpu', {'activation_dtype': 'bfloat16'}, jnp.bfloat16),
     ],
 )
 def test_the_dtype_of_residual_sums(backend, fields, expected, monkeypatch):
     monkeypatch.setattr(jax, 'default_backend', lambda: backend)
-    assert residual_dtype(ModelConfig(**fields)) == expected
+    assert activation_dtype(ModelConfig(**fields)) == expected
 
 
 def test_bfloat16_sums_have_the_same_parameters_and_dropout():
@@ -199,7 +199,7 @@ def test_bfloat16_sums_have_the_same_parameters_and_dropout():
     outputs, layers = [], []
     for dtype in ('float32', 'bfloat16'):
         config = ModelConfig(
-            d_model=16, d_ff=32, num_heads=2, dropout_rate=0.5, residual_dtype=dtype
+            d_model=16, d_ff=32, num_heads=2, dropout_rate=0.5, activation_dtype=dtype
         )
         layer = EncoderLayer(config)
         layers.append(layer.init(jax.random.key(0), x))

@@ -57,7 +57,7 @@ _FREE_OF_WEIGHTS = (
     'attention_gain',  # scales initial weights only
     'attention_implementation',
     'dtype',
-    'residual_dtype',
+    'activation_dtype',
     'remat',
 )
 

@@ -78,9 +78,9 @@ class ModelConfig:
       dtype: type of matrix products: 'float32', 'bfloat16' or 'auto', which is bfloat16 on GPUs and
         TPUs and float32 on CPUs. Parameters, norms, softmax and loss are always float32. 'bfloat16'
         is faster on CPUs with AMX; attention's products stay in float32 on CPUs.
-      residual_dtype: type of the sums of residual connections and of what norms put out: 'float32',
-        'bfloat16', or 'auto', which is that of `dtype` on GPUs and TPUs, float32 on CPUs and with
-        norm='pre'. Norms compute in float32.
+      activation_dtype: type in which training keeps logits, and 'post' norms their sums and outputs:
+        'float32', 'bfloat16', or 'auto', which is that of `dtype` on GPUs and TPUs and float32 on
+        CPUs. Norms, softmax and loss compute in float32, and with norm='pre' sums stay float32.
       remat: whether the backward pass computes activations again instead of keeping them: a third
         more work for a fraction of the memory.
     """
@@ -106,7 +106,7 @@ class ModelConfig:
     max_positions: int = 1024
     norm: str = 'post'
     dtype: str = 'auto'
-    residual_dtype: str = 'auto'
+    activation_dtype: str = 'auto'
     remat: bool = False
 
     def __post_init__(self):
@@ -135,7 +135,7 @@ class ModelConfig:
             ('sinusoidal', 'sinusoidal_halves', 'sinusoidal_marian', 'learned', 'none'),
         )
         check_choice('model', self, 'norm', ('post', 'pre'))
-        for name in ('dtype', 'residual_dtype'):
+        for name in ('dtype', 'activation_dtype'):
             check_choice('model', self, name, ('auto', 'float32', 'bfloat16'))
         check_choice('model', self, 'attention_implementation', ('auto', 'xla', 'cudnn'))
         if self.d_model % self.num_heads and not (self.d_k and self.d_v):

@@ -43,23 +43,30 @@ class OutputWeights(NamedTuple):
     bias: jax.Array | None
 
 
-def logits(states: jax.Array, weights: OutputWeights, layout: Layout) -> jax.Array:
+def logits(
+    states: jax.Array,
+    weights: OutputWeights,
+    layout: Layout,
+    dtype: jnp.dtype = jnp.float32,
+) -> jax.Array:
     """Return the logits (section 3.4).
 
     Args:
       states: [B, T, D], the decoder's output.
       weights: from `Transformer.decoder_states`.
       layout: where arrays lie on the devices.
+      dtype: float32, or that of the product.
 
     Returns:
-      [B, T, V] float32.
+      [B, T, V], in `dtype`.
     """
     embedding_GVD, bias_V = weights
     # One row per position (P): with separate axes B and T, XLA's matrix product is slower.
     states_PD = states.astype(embedding_GVD.dtype).reshape(-1, states.shape[-1])
-    project = functools.partial(matmul, transposed=True, to_float32=True)
+    to_float32 = dtype == jnp.float32
+    project = functools.partial(matmul, transposed=True, to_float32=to_float32)
     logits_GPV = jax.vmap(project)(layout.in_groups(states_PD), embedding_GVD)
     logits_BTV = logits_GPV.reshape(*states.shape[:2], -1)
     if bias_V is not None:
-        logits_BTV += bias_V[None, None]
+        logits_BTV += bias_V[None, None].astype(logits_BTV.dtype)
     return layout(logits_BTV, 'BTV')

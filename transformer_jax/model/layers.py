@@ -35,17 +35,11 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
     return jnp.dtype(config.dtype)
 
 
-def residual_dtype(config: ModelConfig) -> jnp.dtype:
-    """Return the dtype of the sums of residual connections, which norms read and write.
-
-    'auto' is the compute dtype on accelerators and float32 on CPUs. It is float32 with norms inside
-    the branches, because the sum of all layers in bfloat16 would lose small updates.
-    """
-    if config.residual_dtype != 'auto':
-        return jnp.dtype(config.residual_dtype)
-    if config.norm == 'pre' or target_platform() == 'cpu':
-        return jnp.float32
-    return compute_dtype(config)
+def activation_dtype(config: ModelConfig) -> jnp.dtype:
+    """Return the dtype of activations between products: 'auto' is float32 on CPUs."""
+    if config.activation_dtype == 'auto':
+        return jnp.float32 if target_platform() == 'cpu' else compute_dtype(config)
+    return jnp.dtype(config.activation_dtype)
 
 
 def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
@@ -164,9 +158,10 @@ class Residual(nn.Module):
         Returns:
           [B, T, D], and what else `sublayer` has returned.
         """
-        config, dtype = self.config, residual_dtype(self.config)
+        config, dtype = self.config, activation_dtype(self.config)
         dropout = Dropout(config.dropout_rate)
         if config.norm == 'pre':
+            # In bfloat16, the sum of all layers would lose small updates.
             y_BTD, other = sublayer(layer_norm(config, 'norm')(x))
             return x + dropout(y_BTD, deterministic=deterministic).astype(x.dtype), other
         y_BTD, other = sublayer(x)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from transformer_jax.model.kernels.logit_sums import log_sum_exp_and_mean
+
 
 class LossSums(NamedTuple):
     """Sums over target tokens. To get a mean, divide once, at the end, or call `mean`.
@@ -99,17 +101,16 @@ def _cross_entropies(
 
 
 def _cross_entropies_forward(label_smoothing, logits, targets):
-    logits_BTV = logits.astype(jnp.float32)
-    normalizer_BT = jax.nn.logsumexp(logits_BTV, axis=-1)
+    normalizer_BT, mean_BT = log_sum_exp_and_mean(logits)
     # A target outside the vocabulary gives NaN; a negative index would count from the end.
     known_BT = jnp.where(targets < 0, logits.shape[-1], targets)
     # If devices hold parts of the vocabulary, each looks up its own targets: no logits travel.
-    target_BT = jnp.take_along_axis(logits_BTV, known_BT[..., None], axis=-1, mode='fill')[..., 0]
-    nll_BT = normalizer_BT - target_BT
+    target_BT = jnp.take_along_axis(logits, known_BT[..., None], axis=-1, mode='fill')[..., 0]
+    nll_BT = normalizer_BT - target_BT.astype(jnp.float32)
     loss_BT = nll_BT
     if label_smoothing:  # otherwise, logits may be -inf
         # The mean over v of -log p(v), without an array of the log-probabilities.
-        uniform_BT = normalizer_BT - jnp.mean(logits_BTV, axis=-1)
+        uniform_BT = normalizer_BT - mean_BT
         loss_BT = (1.0 - label_smoothing) * nll_BT + label_smoothing * uniform_BT
     return (loss_BT, nll_BT), (logits, targets, normalizer_BT)
 

@@ -22,6 +22,7 @@ def chunked_loss(
     *,
     layout: Layout,
     row_group_size: int = 1,
+    logits_dtype: jnp.dtype = jnp.float32,
 ) -> tuple[jax.Array, Any]:
     """Return `loss_fn(logits(states, weights, layout), targets)`, summed over chunks of the batch.
 
@@ -32,10 +33,11 @@ def chunked_loss(
       states: [B, T, D], the decoder's output.
       weights: from `Transformer.decoder_states`.
       targets: [B, T] int32.
-      loss_fn: a function of some rows' [b, T, V] float32 logits and [b, T] targets, which returns a
-        scalar and a tree of other sums without a gradient. It may not close over traced arrays.
+      loss_fn: a function of some rows' [b, T, V] logits and [b, T] targets, which returns a scalar
+        and a tree of other sums without a gradient. It may not close over traced arrays.
       layout: where arrays lie on the devices.
       row_group_size: number of adjacent rows that stay in one chunk; it divides B.
+      logits_dtype: float32, or the dtype of the product.
 
     Returns:
       The sum of the scalars, and the sums of the trees.
@@ -57,7 +59,7 @@ def chunked_loss(
             layout(x.reshape(-1, *x.shape[2:]), 'B' + '-' * (x.ndim - 2))
             for x in (states_GRTD, targets_GRT)
         )
-        return loss_fn(logits(states_BTD, weights, layout), targets_BT)
+        return loss_fn(logits(states_BTD, weights, layout, logits_dtype), targets_BT)
 
     return chunked_sum(chunk_loss, weights, split(states), split(targets))
 
@@ -69,7 +71,7 @@ def _positions_per_chunk(d_model: int) -> int:
     whole embedding, which costs as much as D positions. On accelerators a chunk has to be large
     enough to keep the device busy.
     """
-    return max(512, 2 * d_model) if target_platform() == 'cpu' else 8192
+    return max(512, 2 * d_model) if target_platform() == 'cpu' else 16384
 
 
 def _chunk_count(units: int, wanted: float) -> int:
