@@ -9,7 +9,7 @@ from flax import linen as nn
 from tiny_model import normal
 
 from transformer_jax.model import DecoderLayer, EncoderLayer, FeedForward, ModelConfig
-from transformer_jax.model.layers import Residual, compute_dtype, activation_dtype
+from transformer_jax.model.layers import Residual, activation_dtype, compute_dtype
 from transformer_jax.model.positions import Positions
 
 
@@ -184,14 +184,21 @@ def test_compute_dtype():
         ('gpu', {}, jnp.bfloat16),
         ('tpu', {}, jnp.bfloat16),
         ('gpu', {'dtype': 'float32'}, jnp.float32),
-        ('gpu', {'norm': 'pre'}, jnp.float32),
         ('gpu', {'activation_dtype': 'float32'}, jnp.float32),
         ('cpu', {'activation_dtype': 'bfloat16'}, jnp.bfloat16),
     ],
 )
-def test_the_dtype_of_residual_sums(backend, fields, expected, monkeypatch):
+def test_the_dtype_of_activations(backend, fields, expected, monkeypatch):
     monkeypatch.setattr(jax, 'default_backend', lambda: backend)
     assert activation_dtype(ModelConfig(**fields)) == expected
+
+
+def test_sums_of_all_layers_stay_float32():
+    config = ModelConfig(
+        d_model=16, d_ff=32, num_heads=2, norm='pre', activation_dtype='bfloat16', dtype='bfloat16'
+    )
+    output, _ = EncoderLayer(config).init_with_output(jax.random.key(0), normal(0, 2, 6, 16))
+    assert output.dtype == jnp.float32
 
 
 def test_bfloat16_sums_have_the_same_parameters_and_dropout():

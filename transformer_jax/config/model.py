@@ -78,7 +78,7 @@ class ModelConfig:
       dtype: type of matrix products: 'float32', 'bfloat16' or 'auto', which is bfloat16 on GPUs and
         TPUs and float32 on CPUs. Parameters, norms, softmax and loss are always float32. 'bfloat16'
         is faster on CPUs with AMX; attention's products stay in float32 on CPUs.
-      activation_dtype: type in which training keeps logits, and 'post' norms their sums and outputs:
+      activation_dtype: type in which training keeps logits, and post-norms their sums and results:
         'float32', 'bfloat16', or 'auto', which is that of `dtype` on GPUs and TPUs and float32 on
         CPUs. Norms, softmax and loss compute in float32, and with norm='pre' sums stay float32.
       remat: whether the backward pass computes activations again instead of keeping them: a third
