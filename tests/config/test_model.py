@@ -76,7 +76,7 @@ def test_key_and_value_sizes_default_to_d_model_over_num_heads():
             'does not go with model.d_k=16 and model.d_v=64',
         ),
         ({'attention_implementation': 'cudnn', 'num_heads': 2}, 'at most 128'),
-        ({'activation_dtype': 'float16'}, 'must be one of auto, float32, bfloat16'),
+        ({'activation_dtype': 'float16'}, 'must be one of float32, bfloat16'),
     ],
 )
 def test_bad_values_are_refused(values, message):

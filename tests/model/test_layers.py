@@ -9,7 +9,7 @@ from flax import linen as nn
 from tiny_model import normal
 
 from transformer_jax.model import DecoderLayer, EncoderLayer, FeedForward, ModelConfig
-from transformer_jax.model.layers import Residual, activation_dtype, compute_dtype
+from transformer_jax.model.layers import Residual, compute_dtype
 from transformer_jax.model.positions import Positions
 
 
@@ -175,22 +175,6 @@ def test_compute_dtype():
     assert compute_dtype(ModelConfig(dtype='auto')) == jnp.float32  # the tests run on the CPU
     assert compute_dtype(ModelConfig(dtype='bfloat16')) == jnp.bfloat16
     assert compute_dtype(ModelConfig(dtype='float32')) == jnp.float32
-
-
-@pytest.mark.parametrize(
-    'backend, fields, expected',
-    [
-        ('cpu', {'dtype': 'bfloat16'}, jnp.float32),
-        ('gpu', {}, jnp.bfloat16),
-        ('tpu', {}, jnp.bfloat16),
-        ('gpu', {'dtype': 'float32'}, jnp.float32),
-        ('gpu', {'activation_dtype': 'float32'}, jnp.float32),
-        ('cpu', {'activation_dtype': 'bfloat16'}, jnp.bfloat16),
-    ],
-)
-def test_the_dtype_of_activations(backend, fields, expected, monkeypatch):
-    monkeypatch.setattr(jax, 'default_backend', lambda: backend)
-    assert activation_dtype(ModelConfig(**fields)) == expected
 
 
 def test_sums_of_all_layers_stay_float32():

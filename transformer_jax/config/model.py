@@ -79,8 +79,8 @@ class ModelConfig:
         TPUs and float32 on CPUs. Parameters, norms, softmax and loss are always float32. 'bfloat16'
         is faster on CPUs with AMX; attention's products stay in float32 on CPUs.
       activation_dtype: type in which training keeps logits, and post-norms their sums and results:
-        'float32', 'bfloat16', or 'auto', which is that of `dtype` on GPUs and TPUs and float32 on
-        CPUs. Norms, softmax and loss compute in float32, and with norm='pre' sums stay float32.
+        'float32', or 'bfloat16', with which a step on a GPU moves a fifth fewer bytes. Norms,
+        softmax and loss compute in float32, and with norm='pre' sums stay float32.
       remat: whether the backward pass computes activations again instead of keeping them: a third
         more work for a fraction of the memory.
     """
@@ -106,7 +106,7 @@ class ModelConfig:
     max_positions: int = 1024
     norm: str = 'post'
     dtype: str = 'auto'
-    activation_dtype: str = 'auto'
+    activation_dtype: str = 'float32'
     remat: bool = False
 
     def __post_init__(self):
@@ -135,8 +135,8 @@ class ModelConfig:
             ('sinusoidal', 'sinusoidal_halves', 'sinusoidal_marian', 'learned', 'none'),
         )
         check_choice('model', self, 'norm', ('post', 'pre'))
-        for name in ('dtype', 'activation_dtype'):
-            check_choice('model', self, name, ('auto', 'float32', 'bfloat16'))
+        check_choice('model', self, 'dtype', ('auto', 'float32', 'bfloat16'))
+        check_choice('model', self, 'activation_dtype', ('float32', 'bfloat16'))
         check_choice('model', self, 'attention_implementation', ('auto', 'xla', 'cudnn'))
         if self.d_model % self.num_heads and not (self.d_k and self.d_v):
             fail(

@@ -35,13 +35,6 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
     return jnp.dtype(config.dtype)
 
 
-def activation_dtype(config: ModelConfig) -> jnp.dtype:
-    """Return the dtype of activations between products: 'auto' is float32 on CPUs."""
-    if config.activation_dtype == 'auto':
-        return jnp.float32 if target_platform() == 'cpu' else compute_dtype(config)
-    return jnp.dtype(config.activation_dtype)
-
-
 def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
     """Return a layer norm that computes in float32, whatever the compute dtype."""
     return nn.LayerNorm(epsilon=config.norm_epsilon, dtype=jnp.float32, name=name)
@@ -158,7 +151,7 @@ class Residual(nn.Module):
         Returns:
           [B, T, D], and what else `sublayer` has returned.
         """
-        config, dtype = self.config, activation_dtype(self.config)
+        config, dtype = self.config, jnp.dtype(self.config.activation_dtype)
         dropout = Dropout(config.dropout_rate)
         if config.norm == 'pre':
             # In bfloat16, the sum of all layers would lose small updates.

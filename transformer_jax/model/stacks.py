@@ -36,7 +36,7 @@ class Encoder(nn.Module):
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
-          [B, S, D] float32. What it is at padding means nothing.
+          [B, S, D], in the config's activation_dtype. What it is at padding means nothing.
 
         Raises:
           ValueError: if a shape is another, `mask` is not bool, or S is more than the table of
@@ -96,7 +96,8 @@ class Decoder(nn.Module):
           position: int32 scalar, this position, counted from 0.
 
         Returns:
-          The output, shaped like `x`, float32; the keys and values of self-attention per layer;
+          The output, shaped like `x`, in activation_dtype; the keys and values of self-attention
+          per layer;
           those of the memory per layer, none without a memory.
 
         Raises:

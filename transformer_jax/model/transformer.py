@@ -162,7 +162,7 @@ class Transformer(nn.Module):
         source_mask: jax.Array | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
-        """Return the encoder's output for [B, S] int ids, [B, S, D] float32.
+        """Return the encoder's output for [B, S] int ids, [B, S, D] in activation_dtype.
 
         Args:
           source: as for a call.

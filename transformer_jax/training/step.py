@@ -9,7 +9,6 @@ import optax
 
 from transformer_jax.model import Transformer, in_compute_dtype, shift_right
 from transformer_jax.model.kernels.chunked_loss import chunked_loss
-from transformer_jax.model.layers import activation_dtype
 from transformer_jax.training.loss import LossSums, label_smoothed_loss, symmetric_divergence
 from transformer_jax.training.state import LogWindow, TrainState
 
@@ -179,7 +178,7 @@ def _batch_loss(
         objective,
         layout=model.layout,
         row_group_size=2 if r_drop else 1,
-        logits_dtype=jnp.float32 if dropout_key is None else activation_dtype(model.config),
+        logits_dtype=jnp.dtype('float32' if dropout_key is None else model.config.activation_dtype),
     )
 
 

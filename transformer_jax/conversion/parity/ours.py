@@ -44,7 +44,11 @@ class Ours:
           mesh: of one device; None for the first of this process.
         """
         model = dataclasses.replace(
-            config.model, dtype='float32', attention_implementation='xla', remat=False
+            config.model,
+            dtype='float32',
+            activation_dtype='float32',
+            attention_implementation='xla',
+            remat=False,
         )
         self.config, self.vocabulary = dataclasses.replace(config, model=model), vocabulary
         # Few rows are computed at a time, which several devices could not divide.
