@@ -15,6 +15,7 @@ from transformer_jax.training.compile import (
     compile_steps,
     compiler_options,
     make_train_step,
+    try_kernels,
 )
 from transformer_jax.training.initialization import abstract_state, initial_state
 
@@ -108,12 +109,23 @@ def test_xla_accepts_the_options_for_gpus():
 
 def test_a_run_may_be_non_deterministic():
     options = compiler_options('gpu', deterministic=False)
-    assert options == {'xla_gpu_enable_latency_hiding_scheduler': True}
+    assert options == compile._GPU_OPTIONS
+
+
+@pytest.mark.parametrize('deterministic', [True, False])
+def test_a_tuned_step_takes_only_kernels_that_xla_has_chosen(deterministic):
+    options = compiler_options('gpu', deterministic, tuned=True)
+    assert options['xla_gpu_require_complete_aot_autotune_results']
+    assert options.get('xla_gpu_exclude_nondeterministic_ops', False) == deterministic
+    assert 'xla_gpu_enable_triton_gemm' not in options
+    jax.jit(lambda x: x + 1).lower(1.0).compile(options)
 
 
 def test_flags_of_the_user_take_precedence(monkeypatch):
-    monkeypatch.setenv('XLA_FLAGS', '--xla_gpu_enable_latency_hiding_scheduler=false')
-    assert compiler_options('gpu', deterministic=False) == {}
+    name = 'xla_gpu_enable_latency_hiding_scheduler'
+    monkeypatch.setenv('XLA_FLAGS', f'--{name}=false')
+    options = compiler_options('gpu', deterministic=False)
+    assert options.keys() == compile._GPU_OPTIONS.keys() - {name}
 
 
 def test_other_backends_get_no_options():
@@ -121,7 +133,7 @@ def test_other_backends_get_no_options():
 
 
 def test_the_options_reach_xla(mesh, monkeypatch):
-    monkeypatch.setattr(compile, 'compiler_options', lambda *_: {'xla_no_such_option': 1})
+    monkeypatch.setattr(compile, 'compiler_options', lambda *_, **__: {'xla_no_such_option': 1})
     with pytest.raises(jax.errors.JaxRuntimeError, match='xla_no_such_option'):
         compile_steps(CONFIG, 400, PLAN.buckets[:1], mesh)
 
@@ -158,6 +170,44 @@ def test_a_compiler_that_runs_out_of_memory_gives_the_same_message(mesh, monkeyp
     message = r'need more memory on a device of 1\.00 GiB'
     with program_cache.use(None), pytest.raises(UserError, match=message):
         compile_steps(CONFIG, 400, PLAN.buckets, mesh, limit=2**30)
+
+
+def test_a_kernel_that_xla_has_not_tried_is_a_user_error(mesh, monkeypatch):
+    def unknown(*_, **__):
+        raise jax.errors.JaxRuntimeError('NOT_FOUND: No cached config found for HLO instr: %dot')
+
+    monkeypatch.setattr(jax.stages.Lowered, 'compile', unknown)
+    with program_cache.use(None), pytest.raises(UserError, match='set it to False'):
+        compile_steps(CONFIG, 400, PLAN.buckets, mesh, kernels={'results': ''})
+
+
+def test_programs_of_other_kernels_are_other_programs(mesh, monkeypatch):
+    compiled, compile_lowered = [], jax.stages.Lowered.compile
+
+    def count(program, options):
+        compiled.append(options)
+        return compile_lowered(program, options)
+
+    monkeypatch.setattr(jax.stages.Lowered, 'compile', count)
+    config = tiny(model={'d_ff': 40})  # that no other test compiles
+    for results in ('a', 'b', 'a'):
+        compile_steps(config, 400, PLAN.buckets[:1], mesh, kernels={'results': results})
+    assert len(compiled) == 2
+
+
+def test_xla_tries_kernels_for_every_shape_even_if_it_has_done_so_before(mesh, monkeypatch):
+    compiled, compile_lowered = [], jax.stages.Lowered.compile
+
+    def count(program, options):
+        compiled.append(options)
+        return compile_lowered(program, options)
+
+    monkeypatch.setattr(jax.stages.Lowered, 'compile', count)
+    for _ in range(2):
+        try_kernels(CONFIG, 400, PLAN.buckets, mesh)
+    assert len(compiled) == 2 * len(PLAN.buckets)
+    assert len({options['xla_gpu_dump_autotune_results_to'] for options in compiled}) == 4
+    assert not any('xla_gpu_exclude_nondeterministic_ops' in options for options in compiled)
 
 
 def test_what_fails_while_xla_compiles_is_raised(mesh):

@@ -163,7 +163,12 @@ def input_pipeline(
 
 
 def compilation(
-    config: Config, vocab_sizes: VocabSizes, plan: BatchPlan, mesh: Mesh, limit: int | None
+    config: Config,
+    vocab_sizes: VocabSizes,
+    plan: BatchPlan,
+    mesh: Mesh,
+    limit: int | None,
+    kernels: dict[str, str] | None,
 ) -> tuple[dict[Bucket, CompiledStep], Numbers]:
     """Compile the training step for all shapes twice, with a cold and with a warm cache.
 
@@ -173,6 +178,7 @@ def compilation(
       plan: batch plan with the shapes.
       mesh: devices of the run.
       limit: memory limit of `compile_steps`.
+      kernels: those of `compile_steps`.
 
     Returns:
       The program of each shape, and the seconds of both compilations.
@@ -185,7 +191,9 @@ def compilation(
         for _ in ('cold', 'warm'):
             jax.clear_caches()
             begin = time.perf_counter()
-            programs = compile_steps(config, vocab_sizes, plan.buckets, mesh, limit)
+            programs = compile_steps(
+                config, vocab_sizes, plan.buckets, mesh, limit, kernels=kernels
+            )
             seconds.append(time.perf_counter() - begin)
     jax.config.update('jax_compilation_cache_dir', before)
     forget_cache_folder()

@@ -31,6 +31,7 @@ from transformer_jax.storage.cache import cache_folder
 from transformer_jax.storage.files import finite
 from transformer_jax.training.checks.preflight import shapes_table
 from transformer_jax.training.compile import CompiledStep, compile_steps
+from transformer_jax.training.tuning import tuned_kernels
 
 _SECONDS = 5.0  # for each figure, unless the smallest number of repetitions takes longer
 _ROWS = (1, 16, 64, 256)  # sentences decoded together, up to the most that translating takes
@@ -118,17 +119,18 @@ def _measure(
         ceiling = figures['matrix_flops_per_second'] = measure.matrix_ceiling(config, mesh)
         print_result(f'matrix products: {ceiling / 1e9:,.0f} GFLOP/s on {mesh.size} device(s)')
         keep_compiled_programs(cache_folder(config.data.cache_dir))
-    programs = None
+    programs = kernels = None
+    # If nothing is trained, programs may need more memory than this machine has.
+    limit = device_memory(mesh.local_devices[0]) if 'train' in parts else None
+    if 'compile' in parts or 'train' in parts:
+        kernels = tuned_kernels(config, sizes, plan.buckets, mesh, limit)
     if 'compile' in parts:
-        # If nothing is trained, programs may need more memory than this machine has.
-        limit = device_memory(mesh.local_devices[0]) if 'train' in parts else None
-        programs, seconds = measure.compilation(config, sizes, plan, mesh, limit)
+        programs, seconds = measure.compilation(config, sizes, plan, mesh, limit, kernels)
         figures['compile'] = seconds | _programs(work, programs, seconds)
     with jax.profiler.trace(profile) if profile else contextlib.nullcontext():
         if 'train' in parts:
             if programs is None:
-                limit = device_memory(mesh.local_devices[0])
-                programs = compile_steps(config, sizes, plan.buckets, mesh, limit)
+                programs = compile_steps(config, sizes, plan.buckets, mesh, limit, kernels=kernels)
             figures['train'] = _train(work, programs, ceiling)
         if 'decode' in parts:
             figures['decode'] = _decode(measure.DecodingSpeed(config, sizes, work.sentences))

@@ -30,6 +30,7 @@ _FREE = (
     'train.keep_best',
     'train.accumulate_steps',
     'train.deterministic',
+    'train.tune',
     'train.on_nonfinite',
     'train.patience',
     'train.eval_beam_size',

@@ -32,6 +32,8 @@ class TrainConfig:
         in memory; at most 10,000. The step uses the gradient of the whole batch.
       deterministic: whether GPUs use deterministic kernels only, so that a resumed run ends with
         the same bytes. False may be faster. CPUs and TPUs are always deterministic.
+      tune: whether XLA tries kernels of the training step once, before step 1, and the work
+        directory keeps its choice for every resume. For GPUs only; no GPU has run it yet.
       on_nonfinite: reaction to a loss or gradient that is NaN or infinite: 'stop' ends the run,
         'skip' leaves out the step. Such a gradient never changes the parameters.
       patience: number of evaluations without a better dev BLEU after which training stops early, at
@@ -52,6 +54,7 @@ class TrainConfig:
     keep_best: int = 1
     accumulate_steps: int = 1
     deterministic: bool = True
+    tune: bool = False
     on_nonfinite: str = 'stop'
     patience: int = 0
     eval_beam_size: int = 1

@@ -9,6 +9,7 @@ tensorboard/        the same metrics for TensorBoard
 tracker.json        the ids of the run at Weights & Biases and MLflow
 results.json        the scores of the finished run
 average.json        for averaged weights: the run and the steps that they come from
+kernels.json        with train.tune: the kernels that XLA has chosen by trying them
 lock                locked by the process that trains here
 """
 
@@ -38,6 +39,7 @@ _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 _RUN = {'config': {str: {str: (str, float, bool)}}, 'data_fingerprint': str}
 _RUN_SINCE = {'split_fingerprints': {str: str}, 'vocabulary_digest': (str, None)}
 _AVERAGE = {'workdir': str, 'steps': [int]}
+_KERNELS = {'device': str, 'programs': str, 'results': str}
 _RESULTS = {
     'finished': {'steps': int, 'patience': int, 'decode': dict},
     'step': int,
@@ -70,6 +72,7 @@ WRITTEN = (
     'wandb',
     'results.json',
     'average.json',
+    'kernels.json',
     'lock',
 )
 _FOLDERS = ('checkpoints', 'checkpoints.damaged', 'tensorboard')
@@ -354,6 +357,24 @@ class Workdir:
     def write_results(self, results: dict[str, Any]) -> None:
         """Write results.json in one step."""
         self._write_json('results.json', results)
+
+    def read_kernels(self) -> dict[str, str] | None:
+        """Return the kernels that XLA has chosen for the run, or None if it has chosen none.
+
+        Raises:
+          UserError: if kernels.json exists but cannot be read.
+        """
+        kernels = self._read_json('kernels.json', _KERNELS)
+        if kernels is None and os.path.lexists(self.path / 'kernels.json'):
+            raise UserError(
+                f'{self} has a kernels.json that cannot be read: restore the file, or remove it, '
+                'and XLA chooses kernels anew.'
+            )
+        return kernels
+
+    def write_kernels(self, kernels: dict[str, str]) -> None:
+        """Write kernels.json in one step."""
+        self._write_json('kernels.json', kernels)
 
     def _read_json(self, name: str, shape: dict[str, Any]) -> dict[str, Any] | None:
         """Return a file's content, or None if there is none of this shape."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
@@ -39,12 +40,12 @@ _GPU_OPTIONS = {
     # Otherwise it computes queries, keys and values by one product, and then copies each of them.
     'xla_gpu_dot_merger_threshold_mb': 0,
 }
-# Without these, GPU threads add in any order. With the first, XLA also skips autotuning and takes
-# the first kernel: cuBLAS orders its kernels by the shape, Triton does not.
-_DETERMINISTIC_GPU_OPTIONS = {
-    'xla_gpu_exclude_nondeterministic_ops': True,
-    'xla_gpu_enable_triton_gemm': False,
-}
+# Without this, GPU threads add in any order. With it, XLA also tries no kernels.
+_DETERMINISTIC_GPU_OPTIONS = {'xla_gpu_exclude_nondeterministic_ops': True}
+# XLA takes the first kernel: cuBLAS orders its kernels by the shape, Triton does not.
+_FIRST_KERNEL_GPU_OPTIONS = {'xla_gpu_enable_triton_gemm': False}
+# XLA takes only kernels that it has chosen before.
+_CHOSEN_KERNEL_GPU_OPTIONS = {'xla_gpu_require_complete_aot_autotune_results': True}
 
 
 class DynamicHyperparameters(NamedTuple):
@@ -99,16 +100,23 @@ class CompiledStep(NamedTuple):
         return state
 
 
-def compiler_options(backend: str, deterministic: bool) -> dict[str, bool]:
+def compiler_options(backend: str, deterministic: bool, tuned: bool = False) -> dict[str, bool]:
     """Return the XLA options for a training step, without those that $XLA_FLAGS sets.
 
     Args:
       backend: 'cpu', 'gpu' or 'tpu'.
       deterministic: the config's train.deterministic.
+      tuned: whether XLA has chosen the step's kernels; see `try_kernels`.
     """
     if backend != 'gpu':
         return {}
-    options = _GPU_OPTIONS | (_DETERMINISTIC_GPU_OPTIONS if deterministic else {})
+    options = dict(_GPU_OPTIONS)
+    if deterministic:
+        options |= _DETERMINISTIC_GPU_OPTIONS
+    if tuned:
+        options |= _CHOSEN_KERNEL_GPU_OPTIONS
+    elif deterministic:
+        options |= _FIRST_KERNEL_GPU_OPTIONS
     flags = os.environ.get('XLA_FLAGS', '')
     return {name: value for name, value in options.items() if name not in flags}
 
@@ -171,6 +179,7 @@ def compile_steps(
     mesh: Mesh,
     limit: int | None = None,
     meanwhile: Callable[[], None] = lambda: None,
+    kernels: dict[str, str] | None = None,
 ) -> dict[Bucket, CompiledStep]:
     """Compile the training step for every bucket, several at a time.
 
@@ -181,13 +190,17 @@ def compile_steps(
       mesh: the devices.
       limit: bytes of memory of a device; None to compile whatever it needs.
       meanwhile: called once all steps are traced, while XLA compiles them.
+      kernels: what XLA has chosen, from `tuned_kernels`; None if it takes its first kernels.
 
     Raises:
-      UserError: if the mesh does not divide the model, or if a shape needs more memory than a
-        device has.
+      UserError: if the mesh does not divide the model, if a shape needs more memory than a device
+        has, or if `kernels` lacks one.
     """
     step = make_train_step(config, vocab_size, mesh)
-    compiler = _Compiler(config, vocab_size, mesh, limit)
+    options = compiler_options(
+        jax.default_backend(), config.train.deterministic, tuned=kernels is not None
+    )
+    compiler = _Compiler(config, vocab_size, mesh, limit, options, kernels)
     # XLA compiles one program on one core and needs some hundred MB for each.
     pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
     try:
@@ -211,13 +224,46 @@ def compile_steps(
     return {bucket: tasks[bucket].result() for bucket in buckets}
 
 
+def try_kernels(
+    config: Config,
+    vocab_size: int | VocabSizes,
+    buckets: Sequence[Bucket],
+    mesh: Mesh,
+    limit: int | None = None,
+) -> None:
+    """Let XLA try the kernels of the training step for every bucket, on a GPU.
+
+    XLA keeps its choice in the memory of this process; see `runtime.autotuning`. Arguments and
+    errors are those of `compile_steps`.
+    """
+    step = make_train_step(config, vocab_size, mesh)
+    options = compiler_options('gpu', deterministic=False) | {
+        # A deterministic program has no other kernels to choose than those of products.
+        'xla_gpu_experimental_enable_fusion_autotuner': not config.train.deterministic,
+        'xla_gpu_shard_autotuning': False,  # other processes do not call this function
+    }
+    compiler = _Compiler(config, vocab_size, mesh, limit, options, kernels={})
+    with progress_bar('Trying kernels', total=len(buckets), unit=' shapes') as bar:
+        for bucket in reversed(buckets):
+            stop_if_requested()
+            compiler.compile(bucket, step.lower(*compiler.arguments(bucket)))
+            bar.update()
+
+
 class _Compiler:
     """Loads or compiles the training step for one bucket, and checks its memory."""
 
-    def __init__(self, config: Config, vocab_size: int | VocabSizes, mesh: Mesh, limit: int | None):
+    def __init__(
+        self,
+        config: Config,
+        vocab_size: int | VocabSizes,
+        mesh: Mesh,
+        limit: int | None,
+        options: dict[str, Any],
+        kernels: dict[str, str] | None,
+    ):
         self._config, self._vocab_size, self._mesh = config, vocab_size, mesh
-        self._limit = limit
-        self._options = compiler_options(jax.default_backend(), config.train.deterministic)
+        self._limit, self._options, self._kernels = limit, options, kernels
         self._state = abstract_state(config, vocab_size, mesh)
 
     def arguments(self, bucket: Bucket) -> tuple[Any, ...]:
@@ -240,9 +286,13 @@ class _Compiler:
         config = self._config
         try:
             if isinstance(program, jax.stages.Lowered):
-                programs = program_cache.current()
-                program = programs.compile(self._key(bucket), program, self._options)
+                program = self._run_xla(bucket, program)
         except jax.errors.JaxRuntimeError as error:
+            if 'No cached config found' in str(error):
+                raise UserError(
+                    'train.tune=True: XLA has tried no kernel for a product of the training step: '
+                    'set it to False.'
+                ) from error
             if not is_out_of_memory(error):
                 raise
             raise self._too_large(bucket, 'more memory') from error
@@ -254,7 +304,18 @@ class _Compiler:
         flops = step_flops(config, self._vocab_size, *lengths)
         return CompiledStep(program, DynamicHyperparameters.of(config), rows, flops, needed)
 
+    def _run_xla(self, bucket: Bucket, program: jax.stages.Lowered) -> jax.stages.Compiled:
+        key, programs = self._key(bucket), program_cache.current()
+        if self._kernels is None:
+            return programs.compile(key, program, self._options)
+        # JAX's cache does not know what XLA has in its memory; a new path keeps the program out.
+        with tempfile.TemporaryDirectory() as folder:
+            new = {'xla_gpu_dump_autotune_results_to': f'{folder}/kernels.txtpb'}
+            return programs.compile(key, program, self._options | new)
+
     def _key(self, bucket: Bucket) -> str | None:
+        if self._kernels == {}:  # the program is only for XLA to try kernels
+            return None
         config = self._config
         # The step depends on nothing else of `config.train`; the rest are arguments.
         optimizer, ends = config.optimizer, ()
@@ -265,7 +326,7 @@ class _Compiler:
         rows = batch_rows(config, bucket, self._mesh)
         kind = config.model, self._vocab_size, optimizer, config.train.accumulate_steps, *ends
         return program_cache.current().key(
-            'train_step', *kind, rows, bucket, self._state, self._mesh, self._options
+            'train_step', *kind, rows, bucket, self._state, self._mesh, self._options, self._kernels
         )
 
     def _too_large(self, bucket: Bucket, needed: str) -> UserError:

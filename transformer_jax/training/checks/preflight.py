@@ -20,6 +20,7 @@ from transformer_jax.sharding import data_shards
 from transformer_jax.training.compile import CompiledStep, compile_steps
 from transformer_jax.training.run import Run
 from transformer_jax.training.state import TrainState
+from transformer_jax.training.tuning import tuned_kernels
 from transformer_jax.translating.translation_metrics import score
 
 _logger = logging.getLogger('transformer_jax')
@@ -40,6 +41,10 @@ def preflight(run: Run, state: TrainState) -> dict[Bucket, CompiledStep]:
       UserError: if a pair of dev or test cannot be scored, or a batch shape does not fit.
     """
     config, data, mesh = run.config, run.data, run.mesh
+    step = config, data.vocabulary.sizes, data.plan.buckets, mesh
+    limit = device_memory(mesh.local_devices[0], state)
+    # First, because the other programs have kernels of their own that XLA would not replace.
+    kernels = tuned_kernels(*step, limit, run.folder)
     run.evaluator.check(state.weights)
     warn_of_long_references(data, config.decode.max_extra_length)
     warn_of_normalization(
@@ -47,13 +52,13 @@ def preflight(run: Run, state: TrainState) -> dict[Bucket, CompiledStep]:
     )
     warn_of_empty_micro_batches(config, data.plan.buckets, mesh)
     steps = compile_steps(
-        config,
-        data.vocabulary.sizes,
-        data.plan.buckets,
-        mesh,
-        device_memory(mesh.local_devices[0], state),
+        *step,
+        limit,
         meanwhile=lambda: run.prepare_evaluation(state),
+        kernels=kernels,
     )
+    if kernels is not None and processes.is_first():
+        run.folder.write_kernels(kernels)
     _logger.info('%s', shapes_table(steps, data.plan))
     return steps
 
