@@ -62,6 +62,17 @@ def test_every_part_is_measured_and_printed_and_written_as_json(
 
 
 @pytest.mark.slow
+def test_searches_are_measured_as_named(config, monkeypatch, tmp_path):
+    monkeypatch.setattr(report, '_SECONDS', 0.05)
+    monkeypatch.setattr(measure, '_PRODUCTS', {'cpu': (64, 1)})
+    flags = ['--parts=decode', '--searches=2x8,1x4,4x256', '--synthetic=300']  # 64 at most on CPUs
+    benchmark.main([config, *flags, f'--json={tmp_path}/out.json'])
+    decoded = json.loads((tmp_path / 'out.json').read_text())['decode']
+    assert [(d['beam_size'], d['max_rows']) for d in decoded['throughput']] == [(2, 8), (1, 4)]
+    assert decoded['latency'] == []
+
+
+@pytest.mark.slow
 def test_a_config_with_init_from_is_measured_and_traced_on_its_own_corpus(
     workdir, capsys, monkeypatch, tmp_path
 ):
@@ -113,6 +124,7 @@ def test_synthetic_lengths_are_realistic():
             ['--synthetic=9', '--parts=start,input'],
             "--parts=start times a training on the config's own corpus",
         ),
+        (['--searches=4x'], "--searches='4x' must be beam and batch sizes, such as 1x16,4x64."),
         (['--json=/no/such/folder/a'], 'is in a folder that does not exist'),
         (['--json=/proc/a'], 'is in a folder that cannot be written to'),
         ([f'--json={"x" * 300}'], r'cannot be a file \(File name too long\)'),

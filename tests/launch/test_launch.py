@@ -200,7 +200,7 @@ def test_local_passes_arguments_and_exit_code_on(tmp_path):
     )
 
 
-def test_the_benchmark_measures_the_first_step_and_both_models_of_the_paper(tmp_path):
+def test_the_benchmark_measures_both_models_of_the_paper_and_the_first_step(tmp_path):
     folder = tmp_path / 'figures'
     body = 'print(sys.argv[1:])'
     done = run(tmp_path, body, LAUNCH / 'benchmark.sh', folder, '--config.mesh.fsdp=2')
@@ -210,47 +210,95 @@ def test_the_benchmark_measures_the_first_step_and_both_models_of_the_paper(tmp_
     assert [line for line in done.stdout.splitlines() if line.startswith('[')] == [
         str(['-m', 'transformer_jax.benchmark', f'--config=configs/{config}.py', *flags])
         for config, flags in (
-            ('demo', ['--parts=start', f'--json={folder}/start.json']),
             ('base', ['--synthetic=200000', f'--json={folder}/base.json', *more]),
             ('big', ['--synthetic=200000', f'--json={folder}/big.json', *more]),
+            ('demo', ['--parts=start', f'--json={folder}/start.json']),
         )
     ]
 
 
 @pytest.mark.parametrize('extras', ['cuda', 'cuda12,test'])
-def test_on_gpus_the_benchmark_also_tries_faster_settings(tmp_path, extras):
-    body = 'print("ran", *sys.argv[4:], os.environ.get("XLA_FLAGS"))'
-    done = run(
-        tmp_path, body, LAUNCH / 'benchmark.sh', tmp_path, EXTRAS=extras, XLA_FLAGS='--mine=1'
-    )
+def test_on_gpus_the_benchmark_has_more_parts_in_order_of_worth(tmp_path, extras):
+    body = 'print("ran", *sys.argv[1:])'
+    more = '--config.mesh.fsdp=2'
+    done = run(tmp_path, body, LAUNCH / 'benchmark.sh', tmp_path, more, EXTRAS=extras)
     assert done.returncode == 0, done.stderr
-    flags = '--mine=1'
-    tuned = '--parts=train --config.train.deterministic=False'
-    cudnn = '--parts=train --config.model.attention_implementation=cudnn'
-    apart = '--xla_gpu_dot_merger_threshold_mb=0'
+
+    def measured(name, config, flags):
+        file = f'--config=configs/{config}.py --synthetic=200000 --json={tmp_path}/{name}.json'
+        return f'ran -m transformer_jax.benchmark {file} {flags} {more}'
+
     assert [line for line in done.stdout.splitlines() if line.startswith('ran')] == [
-        f'ran --parts=start --json={tmp_path}/start.json {flags}',
-        *(
-            f'ran --synthetic=200000 --json={tmp_path}/{line}'
-            for line in (
-                f'base.json {flags}',
-                f'big.json {flags}',
-                f'base-tuned.json {tuned} {flags}',
-                f'base-triton.json {tuned} {flags} --xla_gpu_triton_gemm_any=true',
-                f'base-cudnn.json {cudnn} {flags}',
-                f'base-cudnn-apart.json {cudnn} {flags} {apart}',
-                f'big-tuned.json {tuned} {flags}',
-                f'big-triton.json {tuned} {flags} --xla_gpu_triton_gemm_any=true',
-                f'big-cudnn.json {cudnn} {flags}',
-                f'big-cudnn-apart.json {cudnn} {flags} {apart}',
-            )
-        ),
+        measured('base', 'base', '--parts=train'),
+        measured('tuned', 'base', '--parts=train --config.train.tune=True'),
+        measured('packed', 'base', '--parts=train --config.data.packing=True'),
+        measured('big', 'big', '--parts=train'),
+        measured('search', 'base', '--parts=decode --searches=4x64,4x256'),
+        f'ran tests/kill_once.py --json={tmp_path}/killed.json {more}',
+        'ran -m transformer_jax.benchmark --config=configs/demo.py --parts=start '
+        f'--json={tmp_path}/start.json',
     ]
 
 
-def test_xla_accepts_the_flags():
-    flags = '--xla_gpu_triton_gemm_any=true --xla_gpu_dot_merger_threshold_mb=0'
-    environment = os.environ | {'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
+def test_the_parts_of_the_benchmark_take_at_most_twelve_minutes_of_a_gpu():
+    text = (LAUNCH / 'benchmark.sh').read_text()
+    limits = re.findall(r'^(?:measure|part) \w+ (\d+)', text, re.MULTILINE)
+    assert len(limits) == 7
+    assert sum(map(int, limits)) == 12 * 60
+
+
+def test_a_part_of_the_benchmark_that_fails_is_named_and_does_not_stop_the_others(tmp_path):
+    body = 'print("ran"); sys.exit(2 if "--config.data.packing=True" in sys.argv else 0)'
+    done = run(
+        tmp_path, body, LAUNCH / 'benchmark.sh', tmp_path, EXTRAS='cuda', PARTS='packed search'
+    )
+    assert done.returncode == 1
+    assert done.stdout.count('ran\n') == 2
+    assert done.stdout.splitlines()[-2:] == [
+        '== could not be done:',
+        '   packed: failed with code 2',
+    ]
+
+
+def test_a_part_of_the_benchmark_that_takes_too_long_is_stopped(tmp_path):
+    # A stand-in for `timeout` that ends as if the time were up.
+    executable(tmp_path / 'timeout', '#!/bin/sh\necho "limit $2"\nexit 124\n')
+    path = f'{tmp_path}:{os.environ["PATH"]}'
+    done = run(
+        tmp_path, '', LAUNCH / 'benchmark.sh', tmp_path, EXTRAS='cuda', PARTS='big', PATH=path
+    )
+    assert done.returncode == 1
+    assert 'limit 110' in done.stdout
+    assert done.stdout.splitlines()[-1] == '   big: stopped after 110 s'
+
+
+def test_a_signal_ends_the_benchmark_and_the_part_that_runs(tmp_path):
+    body = (
+        'def end(*_):\n'
+        f'    open(r"{tmp_path}/ended", "w").close()\n'
+        '    sys.exit()\n'
+        'signal.signal(signal.SIGTERM, end)\n'
+        f'open(r"{tmp_path}/started", "w").close()\n'
+        'time.sleep(300)'
+    )
+    process = subprocess.Popen(
+        ['bash', LAUNCH / 'benchmark.sh', tmp_path],
+        env=os.environ | {'READY_PYTHON': str(stand_in(tmp_path, body))},
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / 'started').exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 130
+    assert (tmp_path / 'ended').exists()
+
+
+def test_xla_accepts_the_flag_of_the_table_of_settings():
+    environment = os.environ | {
+        'XLA_FLAGS': '--xla_gpu_triton_gemm_any=true',
+        'JAX_PLATFORMS': 'cpu',
+    }
     done = subprocess.run(
         [sys.executable, '-c', 'import jax; jax.devices()'], env=environment, capture_output=True
     )

@@ -13,6 +13,7 @@ transformer_jax/model/flops.py defines model FLOPs; padding counts as no work.
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,11 @@ def main(arguments: Sequence[str]) -> None:
         help="measure with this many random pairs of realistic lengths, not with the config's "
         'corpus; at most 10,000,000',
     )
+    parser.add_argument(
+        '--searches',
+        metavar='BEAMxROWS,...',
+        help='measure these searches only: beam sizes and sentences decoded together, e.g. 4x64',
+    )
     parser.add_argument('--json', metavar='FILE', help='also write the figures to a JSON file')
     parser.add_argument(
         '--profile',
@@ -67,17 +73,25 @@ def main(arguments: Sequence[str]) -> None:
             "--parts=start times a training on the config's own corpus, so it does not go with "
             '--synthetic: leave out one of the two.'
         )
+    searches = None if flags.searches is None else _searches(flags.searches)
     json_file = None if flags.json is None else _json_file(flags.json)
     profile = None if flags.profile is None else _profile_folder(flags.profile)
     config = load_config(flags.config, overrides)
     command = [f'--config={flags.config}', *overrides]
-    _run(config, command, parts, flags.synthetic, json_file, profile)
+    _run(config, command, parts, searches, flags.synthetic, json_file, profile)
 
 
 def _run(*options: Any) -> None:
     from transformer_jax.benchmark.report import measure_parts
 
     measure_parts(*options)
+
+
+def _searches(text: str) -> list[tuple[int, int]]:
+    """Return beam and batch sizes from --searches; raise a UserError if it has others."""
+    if not re.fullmatch('[1-9][0-9]{0,3}x[1-9][0-9]{0,3}(,[1-9][0-9]{0,3}x[1-9][0-9]{0,3})*', text):
+        raise UserError(f'--searches={text!r} must be beam and batch sizes, such as 1x16,4x64.')
+    return [tuple(map(int, search.split('x'))) for search in text.split(',')]
 
 
 def _json_file(name: str) -> Path:

@@ -1,6 +1,7 @@
 """Measures the parts of a benchmark, prints each, and writes the figures as JSON."""
 
 import contextlib
+import itertools
 import json
 import math
 import platform
@@ -43,6 +44,7 @@ def measure_parts(
     config: Config,
     command: Sequence[str],
     parts: Sequence[str],
+    searches: Sequence[tuple[int, int]] | None,
     synthetic: int | None,
     json_file: Path | None,
     profile: Path | None,
@@ -53,6 +55,8 @@ def measure_parts(
       config: config to measure.
       command: flags from which `transformer_jax.main` makes this config, --config first.
       parts: names of parts: start, input, compile, train, decode.
+      searches: beam sizes and numbers of sentences decoded together; None for the usual ones, and
+        the latency of single sentences.
       synthetic: number of synthetic pairs; None measures with the config's corpus.
       json_file: file for the figures, or None.
       profile: folder for a trace of training and decoding, or None.
@@ -62,7 +66,7 @@ def measure_parts(
         figures['start'] = _start(command)
     figures = _machine(config, command[0].removeprefix('--config=')) | figures
     try:
-        _measure(make_workload(config, synthetic), parts, profile, figures)
+        _measure(make_workload(config, synthetic), parts, searches, profile, figures)
     finally:
         if json_file is not None:
             _write(json_file, figures)
@@ -109,7 +113,11 @@ def _start(command: Sequence[str]) -> dict[str, float]:
 
 
 def _measure(
-    work: Workload, parts: Sequence[str], profile: Path | None, figures: dict[str, Any]
+    work: Workload,
+    parts: Sequence[str],
+    searches: Sequence[tuple[int, int]] | None,
+    profile: Path | None,
+    figures: dict[str, Any],
 ) -> None:
     """Print each part as soon as it is measured, and add it to `figures`."""
     config, mesh, sizes, plan = work.config, work.mesh, work.vocab_sizes, work.plan
@@ -133,7 +141,9 @@ def _measure(
                 programs = compile_steps(config, sizes, plan.buckets, mesh, limit, kernels=kernels)
             figures['train'] = _train(work, programs, ceiling)
         if 'decode' in parts:
-            figures['decode'] = _decode(measure.DecodingSpeed(config, sizes, work.sentences))
+            figures['decode'] = _decode(
+                measure.DecodingSpeed(config, sizes, work.sentences), searches
+            )
 
 
 def _input(work: Workload) -> dict[str, Any]:
@@ -213,18 +223,20 @@ def _train(work: Workload, programs: dict[Bucket, CompiledStep], ceiling: float)
     return {'shapes': shapes, 'mix': mix, 'peak_memory': memory, 'predicted_bytes': predicted}
 
 
-def _decode(speed: measure.DecodingSpeed) -> dict[str, Any]:
+def _decode(
+    speed: measure.DecodingSpeed, searches: Sequence[tuple[int, int]] | None
+) -> dict[str, Any]:
     print_result('  beam  rows, at most  output tokens/s  sentences/s')
     throughput = []
-    for beam_size in _BEAMS:
-        for rows in (rows for rows in _ROWS if rows <= speed.max_rows):
+    for beam_size, rows in searches or itertools.product(_BEAMS, _ROWS):
+        if rows <= speed.max_rows:
             found = speed.throughput(beam_size, rows, _SECONDS)
             throughput.append(found)
             print_result(
                 f'{beam_size:6}{rows:15}{found["tokens_per_second"]:17,.0f}'
                 f'{found["sentences_per_second"]:13,.1f}'
             )
-    latency = [speed.latency(beam_size) for beam_size in _BEAMS]
+    latency = [] if searches else [speed.latency(beam_size) for beam_size in _BEAMS]
     for found in latency:
         print_result(
             f'a single sentence, beam {found["beam_size"]}: median '

@@ -196,32 +196,11 @@ def compile_steps(
       UserError: if the mesh does not divide the model, if a shape needs more memory than a device
         has, or if `kernels` lacks one.
     """
-    step = make_train_step(config, vocab_size, mesh)
     options = compiler_options(
         jax.default_backend(), config.train.deterministic, tuned=kernels is not None
     )
     compiler = _Compiler(config, vocab_size, mesh, limit, options, kernels)
-    # XLA compiles one program on one core and needs some hundred MB for each.
-    pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
-    try:
-        with progress_bar('Compiling', total=len(buckets), unit=' shapes') as bar:
-            # The largest first, so that a shape that does not fit is found early.
-            cached = {b: pool.submit(compiler.load, b) for b in reversed(buckets)}
-            tasks = {}
-            for bucket, loaded in cached.items():
-                stop_if_requested()
-                # Traced in this thread: Python can trace only one program at a time anyway.
-                program = loaded.result() or step.lower(*compiler.arguments(bucket))
-                tasks[bucket] = pool.submit(compiler.compile, bucket, program)
-                tasks[bucket].add_done_callback(lambda _: bar.update())
-            meanwhile()
-            for task in as_completed(tasks.values()):
-                stop_if_requested()
-                task.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-    trim_heap()  # XLA's compilers leave much of it behind
-    return {bucket: tasks[bucket].result() for bucket in buckets}
+    return compiler.compile_all('Compiling', buckets, meanwhile)
 
 
 def try_kernels(
@@ -236,18 +215,13 @@ def try_kernels(
     XLA keeps its choice in the memory of this process; see `runtime.autotuning`. Arguments and
     errors are those of `compile_steps`.
     """
-    step = make_train_step(config, vocab_size, mesh)
     options = compiler_options('gpu', deterministic=False) | {
         # A deterministic program has no other kernels to choose than those of products.
         'xla_gpu_experimental_enable_fusion_autotuner': not config.train.deterministic,
         'xla_gpu_shard_autotuning': False,  # other processes do not call this function
     }
     compiler = _Compiler(config, vocab_size, mesh, limit, options, kernels={})
-    with progress_bar('Trying kernels', total=len(buckets), unit=' shapes') as bar:
-        for bucket in reversed(buckets):
-            stop_if_requested()
-            compiler.compile(bucket, step.lower(*compiler.arguments(bucket)))
-            bar.update()
+    compiler.compile_all('Trying kernels', buckets)
 
 
 class _Compiler:
@@ -265,6 +239,36 @@ class _Compiler:
         self._config, self._vocab_size, self._mesh = config, vocab_size, mesh
         self._limit, self._options, self._kernels = limit, options, kernels
         self._state = abstract_state(config, vocab_size, mesh)
+
+    def compile_all(
+        self,
+        title: str,
+        buckets: Sequence[Bucket],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> dict[Bucket, CompiledStep]:
+        """Load or compile the step for every bucket; see `compile_steps`."""
+        step = make_train_step(self._config, self._vocab_size, self._mesh)
+        # XLA compiles one program on one core and needs some hundred MB for each.
+        pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+        try:
+            with progress_bar(title, total=len(buckets), unit=' shapes') as bar:
+                # The largest first, so that a shape that does not fit is found early.
+                cached = {b: pool.submit(self.load, b) for b in reversed(buckets)}
+                tasks = {}
+                for bucket, loaded in cached.items():
+                    stop_if_requested()
+                    # Traced in this thread: Python can trace only one program at a time anyway.
+                    program = loaded.result() or step.lower(*self.arguments(bucket))
+                    tasks[bucket] = pool.submit(self.compile, bucket, program)
+                    tasks[bucket].add_done_callback(lambda _: bar.update())
+                meanwhile()
+                for task in as_completed(tasks.values()):
+                    stop_if_requested()
+                    task.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+        trim_heap()  # XLA's compilers leave much of it behind
+        return {bucket: tasks[bucket].result() for bucket in buckets}
 
     def arguments(self, bucket: Bucket) -> tuple[Any, ...]:
         """Return what the step is called with, abstract where it is an array."""
