@@ -94,6 +94,21 @@ def test_other_shapes_take_xlas_first_kernels(xla, tmp_path, caplog):
     assert caplog.text.count('another version of JAX, another mesh or other batch shapes') == 2
 
 
+def test_process_0_tries_kernels_and_all_processes_take_its_choice(xla, monkeypatch):
+    sent = []
+
+    def broadcast(name, value):
+        sent.append(value)
+        return sent[0]
+
+    monkeypatch.setattr(tuning.distributed, 'broadcast_from_first', broadcast)
+    first = kernels()
+    monkeypatch.setattr(tuning.processes, 'is_first', lambda: False)
+    assert kernels() == first
+    assert (xla.tried, xla.used) == (1, [first['results']] * 2)
+    assert sent[1] == ''
+
+
 def test_kernels_that_cannot_be_used_are_a_user_error(xla, tmp_path, monkeypatch):
     folder = Workdir(tmp_path)
     folder.write_kernels(kernels())
