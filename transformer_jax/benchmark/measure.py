@@ -149,7 +149,8 @@ def input_pipeline(
     begin = time.perf_counter()
     while (taken := time.perf_counter() - begin) < seconds:
         _, arrays = next(feed)
-        pairs += int((arrays['source'][:, 0] != 0).sum())
+        of_rows = arrays.get('source_segments', arrays['source'] != 0)
+        pairs += int(of_rows.max(axis=1).sum())
         batches += 1
     feed.close()
     return {
@@ -233,6 +234,8 @@ class TrainingSpeed:
             name: random.randint(1, least, (program.rows, length)).astype(np.int32)
             for name, length in sizes.items()
         }
+        if self._config.data.packing:
+            batch |= {f'{name}_segments': np.ones_like(ids) for name, ids in batch.items()}
         batch = shard_whole_batch(batch, self._mesh)
         taken = repeated(lambda: self._step(program, batch), seconds=seconds)
         lengths = [[length] * program.rows for length in sizes.values()]

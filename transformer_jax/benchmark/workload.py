@@ -62,6 +62,7 @@ def make_workload(config: Config, synthetic: int | None) -> Workload:
         num_buckets=config.data.num_buckets,
         sentences_per_batch=config.data.sentences_per_batch,
         seed=config.data.seed,
+        packing=config.data.packing,
     )
     sentences = [store.source.sentence(k) for k in range(min(_SENTENCES, len(store)))]
     sizes = VocabSizes.of(config.data.vocab_size)

@@ -99,6 +99,9 @@ class DataConfig:
         most 1,000,000. tokens_per_batch then has no effect. 0 is off.
       num_buckets: number of batch shapes; more shapes mean less padding and a longer compilation;
         at most 256.
+      packing: whether a training batch has several short pairs in each row, which do not see each
+        other. One shape then serves all pairs, with little padding, and num_buckets has no effect.
+        Rows are at least as long as the longest pair, so attention needs more memory.
       seed: seed of the batch order, the held-out pairs and the phrasebook; at most 4,294,967,295.
       cache_dir: folder of tokenised corpora, vocabularies and compiled programs while training; if
         empty, $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax. A folder in a bucket (gs://
@@ -148,6 +151,7 @@ class DataConfig:
     tokens_per_batch: int = 25_000
     sentences_per_batch: int = 0
     num_buckets: int = 16
+    packing: bool = False
     seed: int = 0
     cache_dir: str = ''
 
@@ -190,6 +194,14 @@ class DataConfig:
                 'must be a multiple of 8, so that 1, 2, 4 and 8 devices see the same batches: set '
                 f'it to {below or 8} or {below + 8}.',
             )
+        for name in ('sentences_per_batch', 'subword_sampling'):
+            if self.packing and (value := getattr(self, name)):
+                fail(
+                    f'data.{name}',
+                    value,
+                    'does not go with data.packing=True, whose rows are filled to the token: set '
+                    'it to 0, or data.packing to False.',
+                )
         if self.tokens_per_batch < 8 * self.max_length:
             fail(
                 'data.tokens_per_batch',

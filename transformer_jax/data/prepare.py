@@ -141,6 +141,7 @@ def _prepare(config: DataConfig, vocabulary: VocabularyPair | None) -> Data:
             seed=config.seed,
             stages=stages,
             spellings=[one.rate for one in augmentations],
+            packing=config.packing,
         )
     except ValueError as error:
         raise UserError(

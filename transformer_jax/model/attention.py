@@ -34,6 +34,20 @@ def padding_mask(tokens: jax.Array, pad_id: int = 0) -> jax.Array:
     return (jnp.asarray(tokens) != pad_id)[:, None, None, :]
 
 
+def segment_mask(query_segments: jax.Array, key_segments: jax.Array) -> jax.Array:
+    """Return a mask that lets a query see the keys of its own segment.
+
+    Args:
+      query_segments: [B, T] int, the segment of each query; 0 is padding.
+      key_segments: [B, S] int, the segment of each key.
+
+    Returns:
+      [B, 1, T, S] bool, True where the query may look.
+    """
+    keys_B11S = key_segments[:, None, None, :]
+    return (query_segments[:, None, :, None] == keys_B11S) & (keys_B11S != 0)
+
+
 def causal_mask(length: int) -> jax.Array:
     """Return a mask that lets a position see itself and earlier positions (section 3.2.3).
 
@@ -142,7 +156,8 @@ class MultiHeadAttention(nn.Module):
       dropout_rate: dropout of the attention weights; the paper has none.
       gain: factor on the initial matrices of queries, keys and values.
       implementation: 'xla', or 'cudnn' to use `cudnn_attention` for whole sentences, unless a cache
-        is given or the weights are asked for. 'cudnn' needs dtype bfloat16 and no dropout.
+        or a mask of more than padding is given, or the weights are asked for. 'cudnn' needs
+        dtype bfloat16 and no dropout.
       layout: where weights and heads lie on the devices.
 
     The attention weights [B, N, T, S] are sown as 'attention_weights' in the collection
@@ -177,8 +192,7 @@ class MultiHeadAttention(nn.Module):
           x: [B, T, D], the input of the queries.
           memory: [B, S, D], the input of keys and values, or the `KVCache` that an earlier call
             made of it; None for self-attention.
-          mask: bool, four axes broadcastable to [B, N, T, S], True where a query may look; for
-            'cudnn' as `padding_mask` makes it.
+          mask: bool, four axes broadcastable to [B, N, T, S], True where a query may look.
           causal: a query sees no key after its own position, whatever `mask` says; only for
             self-attention without a cache.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
@@ -250,7 +264,9 @@ class MultiHeadAttention(nn.Module):
     ) -> jax.Array:
         qkv = query_BTNH, seen.key.transpose(0, 3, 1, 2), seen.value.swapaxes(1, 2)
         wants_weights = self.is_mutable_collection('intermediates')
-        if self.implementation == 'cudnn' and whole_sentences and not wants_weights:
+        only_padding = mask is None or mask.shape[2] == 1
+        fused = self.implementation == 'cudnn' and only_padding and whole_sentences
+        if fused and not wants_weights:
             return cudnn_attention(*qkv, mask, causal=causal)
         if causal:
             past = causal_mask(query_BTNH.shape[1])

@@ -5,10 +5,11 @@ import numbers
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import export
+from jax import export, lax
 
 from transformer_jax.config import ModelConfig
 from transformer_jax.model.dropout import Dropout
+from transformer_jax.model.embedder import embedding_lookup
 
 
 def sinusoidal_positions(
@@ -61,6 +62,19 @@ def check_positions(config: ModelConfig, length: int) -> None:
         )
 
 
+def segment_positions(segments: jax.Array) -> jax.Array:
+    """Return [B, T] int32 positions that start from 0 in each segment; 0 at padding.
+
+    Args:
+      segments: [B, T] int, the segment of each token, 0 for padding; those of a segment are
+        adjacent.
+    """
+    is_first_BT = segments != jnp.pad(segments, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
+    index_BT = lax.broadcasted_iota(jnp.int32, segments.shape, 1)
+    first_BT = lax.cummax(jnp.where(is_first_BT, index_BT, 0), axis=1)
+    return jnp.where(segments == 0, 0, index_BT - first_BT)
+
+
 class Positions(nn.Module):
     """Adds positions to embeddings, then applies dropout (sections 3.5 and 5.4).
 
@@ -72,7 +86,7 @@ class Positions(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, positions: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Add [T] int positions, or [1] for all, to [B, T, D] embeddings.
+        """Add [T] int positions, [1] for all, or [B, T] below T, to [B, T, D] embeddings.
 
         Raises:
           ValueError: if there are more positions than the learned table has.
@@ -80,17 +94,23 @@ class Positions(nn.Module):
         config = self.config
         if config.positions == 'none':
             return Dropout(config.dropout_rate)(x, deterministic=deterministic)
+        packed = positions.ndim == 2
         if config.positions != 'learned':
             encoding_TD = sinusoidal_positions(
-                positions,
+                jnp.arange(x.shape[1]) if packed else positions,
                 config.d_model,
                 halves=config.positions != 'sinusoidal',
                 inclusive=config.positions == 'sinusoidal_marian',
             )
+            encoding = encoding_TD[positions] if packed else encoding_TD[None]
         else:
-            check_positions(config, positions.shape[0])
             shape = (config.max_positions, config.d_model)
             init = nn.initializers.normal(config.d_model**-0.5)
-            encoding_TD = self.param('table', init, shape, jnp.float32)[positions]
-        x = x + encoding_TD[None]
+            table = self.param('table', init, shape, jnp.float32)
+            if packed:  # a position beyond the table gives NaN
+                encoding = embedding_lookup(table, positions)
+            else:
+                check_positions(config, positions.shape[0])
+                encoding = table[positions][None]
+        x = x + encoding
         return Dropout(config.dropout_rate)(x, deterministic=deterministic)

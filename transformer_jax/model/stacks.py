@@ -25,7 +25,12 @@ class Encoder(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, mask: jax.Array | None = None, *, deterministic: bool = True
+        self,
+        x: jax.Array,
+        mask: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+        positions: jax.Array | None = None,
     ) -> jax.Array:
         """Encode embedded tokens.
 
@@ -34,6 +39,7 @@ class Encoder(nn.Module):
           mask: bool, four axes broadcastable to [B, N, S, S], True where a query may look, for
             example `padding_mask(tokens)`; None if all tokens are real.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
+          positions: [B, S] int positions of packed sentences; None counts from 0.
 
         Returns:
           [B, S, D], in the config's activation_dtype. What it is at padding means nothing.
@@ -43,9 +49,8 @@ class Encoder(nn.Module):
             learned positions has.
         """
         x = _checked_embeddings(x, self.config)
-        x = Positions(self.config, name='positions')(
-            x, jnp.arange(x.shape[1]), deterministic=deterministic
-        )
+        positions = jnp.arange(x.shape[1]) if positions is None else positions
+        x = Positions(self.config, name='positions')(x, positions, deterministic=deterministic)
 
         def run(layer: EncoderLayer, x: jax.Array) -> jax.Array:
             return layer(x, mask, deterministic=deterministic)
@@ -82,6 +87,8 @@ class Decoder(nn.Module):
         deterministic: bool = True,
         cache: DecodingCache | None = None,
         position: jax.Array | None = None,
+        self_mask: jax.Array | None = None,
+        positions: jax.Array | None = None,
     ) -> tuple[jax.Array, Caches, Caches]:
         """Decode all positions at once or, with `cache`, one position of K hypotheses.
 
@@ -89,11 +96,14 @@ class Decoder(nn.Module):
           x: [B, T, D] embeddings, scaled by sqrt(D) as in the paper; with `cache`, [B, K, D].
           memory: [B, S, D], the encoder's output, or its keys and values per layer that an earlier
             call returned; None in a decoder-only model.
-          memory_mask: [B, 1, 1, S] bool, True where a query may look; None if all of the memory is
-            real.
+          memory_mask: bool, four axes broadcastable to [B, N, T, S], True where a query may look;
+            None if all of the memory is real.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
           cache: the decoding cache, from `advance_cache`.
           position: int32 scalar, this position, counted from 0.
+          self_mask: without `cache`, bool, four axes broadcastable to [B, N, T, T], True where a
+            query may look; None is the causal mask.
+          positions: without `cache`, [B, T] int positions of packed sentences; None counts from 0.
 
         Returns:
           The output, shaped like `x`, in activation_dtype; the keys and values of self-attention
@@ -106,8 +116,9 @@ class Decoder(nn.Module):
         """
         x = _checked_embeddings(x, self.config)
         count = x.shape[1]
+        slot = None
         if cache is None:
-            positions, slot, self_mask = jnp.arange(count), None, None
+            positions = jnp.arange(count) if positions is None else positions
         else:
             positions, slot = position[None], position * count
             self_mask = ancestor_mask(cache.ancestors)

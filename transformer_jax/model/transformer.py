@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from transformer_jax.config import ModelConfig, VocabSizes
-from transformer_jax.model.attention import padding_mask
+from transformer_jax.model.attention import causal_mask, padding_mask, segment_mask
 from transformer_jax.model.embedder import OutputWeights, embedding_lookup, logits
 from transformer_jax.model.kv_cache import DecodingCache, advance_cache
 from transformer_jax.model.layers import compute_dtype
 from transformer_jax.model.layout import Layout
-from transformer_jax.model.positions import check_positions
+from transformer_jax.model.positions import check_positions, segment_positions
 from transformer_jax.model.stacks import Decoder, Encoder, empty_cache
 
 
@@ -119,6 +119,8 @@ class Transformer(nn.Module):
         target_inputs: jax.Array,
         *,
         source_mask: jax.Array | None = None,
+        source_segments: jax.Array | None = None,
+        target_segments: jax.Array | None = None,
         deterministic: bool = True,
     ) -> tuple[jax.Array, OutputWeights]:
         """Return the decoder's output and the weights that make logits of it.
@@ -131,6 +133,9 @@ class Transformer(nn.Module):
           source: [B, S] int ids, as for a call.
           target_inputs: [B, T] int ids, as for a call.
           source_mask: [B, S] bool, as for a call.
+          source_segments: [B, S] int, for several sentences in a row: the number of each token's
+            sentence in its row, 0 for padding. No sentence sees another. None for one sentence.
+          target_segments: [B, T] int, the same of the targets; the target of sentence k is k.
           deterministic: no dropout; otherwise the caller gives the rng 'dropout'.
 
         Returns:
@@ -138,19 +143,36 @@ class Transformer(nn.Module):
 
         Raises:
           ValueError: if the ids are not integers of these shapes, the mask is not bool of the shape
-            of `source`, or the sequences are longer than the table of learned positions.
+            of `source`, the sequences are longer than the table of learned positions, or only one
+            side has segments, or a mask as well.
         """
-        memory = self.encode(source, source_mask=source_mask, deterministic=deterministic)
+        if (source_segments is None) != (target_segments is None):
+            raise ValueError('source_segments and target_segments belong together: give both.')
+        memory = self.encode(
+            source,
+            source_mask=source_mask,
+            source_segments=source_segments,
+            deterministic=deterministic,
+        )
         source, target_inputs = jnp.asarray(source), _checked_ids('target_inputs', target_inputs)
         if source.shape[0] != target_inputs.shape[0]:
             raise ValueError(
                 f'source has {source.shape[0]} sentences, but target_inputs '
                 f'{target_inputs.shape[0]}.'
             )
+        if target_segments is None:
+            mask, self_mask, positions = _attention_mask(source, source_mask), None, None
+        else:
+            mask = segment_mask(target_segments, source_segments)
+            past = causal_mask(target_inputs.shape[1])
+            self_mask = segment_mask(target_segments, target_segments) & past
+            positions = segment_positions(target_segments)
         x_BTD, _, _ = self.decoder(
             self._embed_target(target_inputs),
             memory,
-            _attention_mask(source, source_mask),
+            mask,
+            self_mask=self_mask,
+            positions=positions,
             deterministic=deterministic,
         )
         return x_BTD, self._output_weights()
@@ -160,6 +182,7 @@ class Transformer(nn.Module):
         source: jax.Array,
         *,
         source_mask: jax.Array | None = None,
+        source_segments: jax.Array | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """Return the encoder's output for [B, S] int ids, [B, S, D] in activation_dtype.
@@ -167,6 +190,7 @@ class Transformer(nn.Module):
         Args:
           source: as for a call.
           source_mask: as for a call.
+          source_segments: as for `decoder_states`.
           deterministic: as for a call.
 
         Raises:
@@ -178,8 +202,14 @@ class Transformer(nn.Module):
             # Padding may have any id, also one that the embedding does not have.
             real = jnp.where(_attention_mask(source, source_mask)[:, 0, 0], source, 0)
         x_BSD = self._embed(self.source_embedding_GVD, real)
-        mask = _attention_mask(source, source_mask)
-        return self.encoder(x_BSD, mask, deterministic=deterministic)
+        if source_segments is None:
+            mask, positions = _attention_mask(source, source_mask), None
+        elif source_mask is not None:
+            raise ValueError('source_segments say what is padding: give no source_mask.')
+        else:
+            mask = segment_mask(source_segments, source_segments)
+            positions = segment_positions(source_segments)
+        return self.encoder(x_BSD, mask, deterministic=deterministic, positions=positions)
 
     def start_decoding(
         self, source: jax.Array, *, source_mask: jax.Array | None = None
@@ -274,18 +304,22 @@ class Transformer(nn.Module):
         return OutputWeights(embedding_GVD.astype(compute_dtype(self.config)), bias_V)
 
 
-def shift_right(targets: jax.Array, start_id: int = 0) -> jax.Array:
+def shift_right(
+    targets: jax.Array, start_id: int = 0, segments: jax.Array | None = None
+) -> jax.Array:
     """Return the decoder's inputs (section 3.1): `start_id`, then all target ids but the last.
 
     Args:
       targets: [B, T] int ids.
       start_id: the first input; 0 in models of this package.
+      segments: [B, T] int, for several targets in a row: the number of each token's target.
 
     Returns:
       [B, T] ids.
     """
     targets = jnp.asarray(targets)
-    return jnp.pad(targets, ((0, 0), (1, 0)), constant_values=start_id)[:, :-1]
+    inputs = jnp.pad(targets, ((0, 0), (1, 0)), constant_values=start_id)[:, :-1]
+    return inputs if segments is None else jnp.where(segment_positions(segments), inputs, start_id)
 
 
 def _attention_mask(source: jax.Array, source_mask: jax.Array | None) -> jax.Array:

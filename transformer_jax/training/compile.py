@@ -80,7 +80,8 @@ class CompiledStep(NamedTuple):
       compiled: maps a state, which it consumes, a batch and the hyperparameters to the next state.
       hyperparameters: the run's.
       rows: rows of the batch: the bucket's, padded to a multiple that the devices can share.
-      flops: model FLOPs of a batch without padding, on all devices together; see `step_flops`.
+      flops: model FLOPs of a batch without padding, on all devices together; see `step_flops`. A
+        row of packed pairs counts as one pair.
       bytes: memory that one device needs.
     """
 
@@ -277,6 +278,8 @@ class _Compiler:
             'source': jax.ShapeDtypeStruct((rows, bucket.source_length), jnp.int32),
             'target': jax.ShapeDtypeStruct((rows, bucket.target_length), jnp.int32),
         }
+        if self._config.data.packing:
+            batch |= {f'{side}_segments': ids for side, ids in batch.items()}
         return self._state, batch, DynamicHyperparameters.of(self._config)
 
     def load(self, bucket: Bucket) -> jax.stages.Compiled | None:
@@ -322,13 +325,15 @@ class _Compiler:
             return None
         config = self._config
         # The step depends on nothing else of `config.train`; the rest are arguments.
-        optimizer, ends = config.optimizer, ()
+        optimizer, others = config.optimizer, ()
         if optimizer.schedule == 'noam':
             optimizer = dataclasses.replace(optimizer, warmup_steps=1, learning_rate_scale=1.0)
         elif optimizer.ends:
-            ends = (config.train.steps,)
+            others = (config.train.steps,)
+        if config.data.packing:
+            others += ('packed',)
         rows = batch_rows(config, bucket, self._mesh)
-        kind = config.model, self._vocab_size, optimizer, config.train.accumulate_steps, *ends
+        kind = config.model, self._vocab_size, optimizer, config.train.accumulate_steps, *others
         return program_cache.current().key(
             'train_step', *kind, rows, bucket, self._state, self._mesh, self._options, self._kernels
         )
@@ -342,9 +347,10 @@ class _Compiler:
         has = '' if self._limit is None else f' of {format_bytes(self._limit)}'
         by_count = config.data.sentences_per_batch > 0
         field = 'sentences_per_batch' if by_count else 'tokens_per_batch'
+        unit = 'rows' if config.data.packing else 'sentence pairs'
         return UserError(
             f'data.{field}={getattr(config.data, field)} makes batches of {bucket.rows} '
-            f'sentence pairs, {bucket.source_length} + {bucket.target_length} tokens long, which '
+            f'{unit}, {bucket.source_length} + {bucket.target_length} tokens long, which '
             f'need {needed} on a device{has}: lower it or data.max_length, raise {accumulate}'
             f'mesh.fsdp={config.mesh.fsdp}, or set model.remat=True.'
         )

@@ -35,11 +35,11 @@ def device_batches(
       subword_sampler: segments each sentence again; None takes the tokens of the store.
 
     Yields:
-      The bucket, and 'source' [rows, S] and 'target' [rows, T], int32 ids, 0 for padding.
+      The bucket, and the arrays of `training_batches`, with `rows` rows.
     """
 
     def process_rows(bucket: Bucket, values: np.ndarray) -> np.ndarray:
-        padded = np.full(rows[bucket], -1)
+        padded = np.full((rows[bucket], *values.shape[1:]), -1)
         padded[: len(values)] = values
         return padded[local_rows(mesh, rows[bucket])]
 

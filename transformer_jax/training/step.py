@@ -32,7 +32,8 @@ def train_step(
 
     Args:
       state: the state before the step; its `step` and `seed` determine the dropout.
-      batch: 'source' [B, S] and 'target' [B, T], int32 ids, 0 for padding.
+      batch: 'source' [B, S] and 'target' [B, T], int32 ids, 0 for padding. If pairs are packed,
+        also their 'source_segments' and 'target_segments'; see `Transformer.decoder_states`.
       model: the Transformer.
       optimizer: from `make_optimizer`.
       label_smoothing: eps.
@@ -155,10 +156,12 @@ def _batch_loss(
     dropout_key: jax.Array | None = None,
 ) -> tuple[jax.Array, LossSums]:
     """Return the objective of training, summed over the target tokens, and the sums to report."""
+    segments = {name: x for name, x in batch.items() if name.endswith('_segments')}
     states_BTD, weights = model.apply(
         {'params': params},
         batch['source'],
-        shift_right(batch['target']),
+        shift_right(batch['target'], segments=segments.get('target_segments')),
+        **segments,
         deterministic=dropout_key is None,
         rngs={} if dropout_key is None else {'dropout': dropout_key},
         method='decoder_states',

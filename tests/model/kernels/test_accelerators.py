@@ -19,6 +19,7 @@ from transformer_jax.model import (
     ModelConfig,
     MultiHeadAttention,
     Transformer,
+    attention,
     causal_mask,
     dot_product_attention,
     layers,
@@ -118,6 +119,18 @@ def test_the_model_has_the_same_logits_with_cudnn(monkeypatch):
     fused = jax.jit(lambda *arguments: model.apply(*arguments))(params, TOKENS, target)
     assert used
     close(fused[:2], expected[:2])
+
+
+def test_a_mask_of_more_than_padding_is_left_to_xla(monkeypatch):
+    monkeypatch.setattr(attention, 'cudnn_attention', None)
+    x, segments = normal(0, 2, 5, 16), jnp.array([[1, 1, 2, 2, 2], [1, 2, 3, 0, 0]])
+    fused, plain = (
+        MultiHeadAttention(num_heads=2, implementation=one, dtype=DTYPE) for one in ('cudnn', 'xla')
+    )
+    mask = attention.segment_mask(segments, segments)
+    variables = plain.init(jax.random.key(0), x)
+    (mine, _), (expected, _) = (one.apply(variables, x, mask=mask) for one in (fused, plain))
+    np.testing.assert_array_equal(mine, expected)
 
 
 def test_the_attention_weights_are_available_on_request():

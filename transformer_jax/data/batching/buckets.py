@@ -25,7 +25,7 @@ class Bucket(NamedTuple):
     """A static shape of batches.
 
     Attributes:
-      rows: sentence pairs of a batch.
+      rows: rows of a batch, each a sentence pair, or several if they are packed.
       source_length: S, positions of the source.
       target_length: T, positions of the target.
     """
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
     Attributes:
       bucket: its shape.
-      ids: [rows] int64 pair numbers, -1 for an empty row.
+      ids: [rows] int64 pair numbers, -1 for an empty row; packed, [rows, pairs of a row].
     """
 
     bucket: Bucket

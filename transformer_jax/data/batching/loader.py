@@ -18,7 +18,7 @@ from transformer_jax.data._tensorflow import import_tensorflow
 from transformer_jax.data.batching.buckets import Batch, Bucket, ProcessRows, all_rows
 from transformer_jax.data.batching.plan import BatchPlan
 from transformer_jax.data.batching.subword_sampling import SubwordSampler
-from transformer_jax.data.batching.token_store import TokenStore
+from transformer_jax.data.batching.token_store import TokenStore, packed
 
 Arrays = dict[str, np.ndarray]
 _PREFETCH = 8  # batches
@@ -46,7 +46,8 @@ def training_batches(
 
     Yields:
       The bucket, and 'source' [process rows, S] and 'target' [process rows, T], int32 ids, 0 for
-      padding.
+      padding. If pairs are packed, also 'source_segments' and 'target_segments' of the same shapes:
+      the number of each token's pair in its row, counted from 1; 0 for padding.
     """
     following_round, index = plan.locate(start_step)
 
@@ -129,23 +130,35 @@ def tf_data_batches(store: TokenStore, batches: list[Batch]) -> Iterator[tuple[B
     if not batches:
         return
 
+    names = list(_gathered(store, batches[0]))
+
     def gather(number: np.ndarray) -> list[np.ndarray]:
         return list(_gathered(store, batches[int(number)]).values())
 
     dataset = tf.data.Dataset.range(len(batches)).map(
-        lambda number: tf.numpy_function(gather, [number], [tf.int32, tf.int32]),
+        lambda number: tf.numpy_function(gather, [number], [tf.int32] * len(names)),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
     arrays = dataset.prefetch(_PREFETCH).as_numpy_iterator()
-    for batch, sides in zip(batches, arrays, strict=True):
-        yield batch.bucket, dict(zip(('source', 'target'), sides, strict=True))
+    for batch, values in zip(batches, arrays, strict=True):
+        yield batch.bucket, dict(zip(names, values, strict=True))
 
 
 def _gathered(store: TokenStore, batch: Batch) -> Arrays:
+    _, source_length, target_length = batch.bucket
+    if batch.ids.ndim == 1:
+        return {
+            'source': store.source.padded(batch.ids, source_length),
+            'target': store.target.padded(batch.ids, target_length),
+        }
+    source, source_segments = packed(store.source, batch.ids, source_length)
+    target, target_segments = packed(store.target, batch.ids, target_length)
     return {
-        'source': store.source.padded(batch.ids, batch.bucket.source_length),
-        'target': store.target.padded(batch.ids, batch.bucket.target_length),
+        'source': source,
+        'target': target,
+        'source_segments': source_segments,
+        'target_segments': target_segments,
     }
 
 

@@ -20,6 +20,7 @@ from transformer_jax.data.batching.buckets import (
     checked_lengths,
 )
 from transformer_jax.data.batching.order import EpochOrder, MixedOrder
+from transformer_jax.data.batching.packing import packed_batches, packed_bucket, rows_needed
 from transformer_jax.runtime.signals import stop_if_requested
 
 
@@ -179,11 +180,12 @@ class BatchPlan:
         sentences_per_batch: int = 0,
         stages: Sequence[Stage] = (),
         spellings: Sequence[float] = (),
+        packing: bool = False,
     ):
         """Choose the buckets; see `make_buckets`.
 
         Args:
-          source_lengths: as for `make_buckets`, like all but the last three.
+          source_lengths: as for `make_buckets`, like all but the last four.
           target_lengths: None if there is one side only; it then counts as both.
           max_length: tokens.
           tokens_per_batch: positions of a batch, for each side.
@@ -193,6 +195,7 @@ class BatchPlan:
           stages: the order of the pairs; by default each is seen once in each epoch.
           spellings: shares of the pairs that are seen in other spellings. The lengths are then
             those of all pairs, and after them those of all pairs in each spelling.
+          packing: one shape, with several pairs in a row; see `packed_bucket`.
 
         Raises:
           ValueError: as `make_buckets`.
@@ -201,21 +204,30 @@ class BatchPlan:
         self.pairs = len(self._lengths[0]) // (1 + len(spellings))
         self._spellings = np.cumsum(spellings)
         counts = LengthCounts.of(*self._lengths, max_length, self.pairs)
-        self.buckets = buckets_for(
-            counts,
-            tokens_per_batch=tokens_per_batch,
-            num_buckets=num_buckets,
-            sentences_per_batch=sentences_per_batch,
-        )
+        self._packing = packing
+        if packing:
+            bucket, batches = packed_bucket(counts, tokens_per_batch)
+            self.buckets = (bucket,)
+            # A row is longer than a sentence may be.
+            self._limits = (Bucket(bucket.rows, *counts.kinds[:2].max(axis=1)),)
+            uses = [batches]
+        else:
+            self.buckets = self._limits = buckets_for(
+                counts,
+                tokens_per_batch=tokens_per_batch,
+                num_buckets=num_buckets,
+                sentences_per_batch=sentences_per_batch,
+            )
+            smallest = _smallest(*counts.kinds[:2], self.buckets)
+            of_bucket = np.bincount(smallest, counts.kinds[2], len(self.buckets))
+            uses = _batches_of(of_bucket, self.buckets)
         self._seed = seed
         self._stages = stages or [Stage(EpochOrder(self.pairs, seed))]
         self._rounds: list[_Round] = []
         self._lock = threading.Lock()  # because several threads may ask for the next round
         self.dropped = counts.dropped
         source_tokens, self.target_tokens = counts.tokens
-        smallest = _smallest(*counts.kinds[:2], self.buckets)
-        of_bucket = np.bincount(smallest, counts.kinds[2], len(self.buckets))
-        self.uses = dict(zip(self.buckets, _batches_of(of_bucket, self.buckets), strict=True))
+        self.uses = dict(zip(self.buckets, uses, strict=True))
         self.batches_per_epoch = sum(self.uses.values())
         positions = sum(
             n * b.rows * (b.source_length + b.target_length) for b, n in self.uses.items()
@@ -249,6 +261,10 @@ class BatchPlan:
             stage, local, first, end = self._round(number)
             steps = end - first
         order, smallest, random = self._shuffled(stage, local)
+        if self._packing:
+            ids = order[smallest == 0]
+            lengths = (side[ids] for side in self._lengths)
+            return packed_batches(ids, *lengths, self.buckets[0], random)[:steps]
         return _plan_round(order, smallest, self.buckets, random)[:steps]
 
     def _shuffled(
@@ -258,12 +274,12 @@ class BatchPlan:
         random = _random(self._seed, number, stage) if stage else _random(self._seed, number)
         ids = self._stages[stage].order.ids(number)
         order = ids[random.permutation(len(ids))]
-        smallest = _smallest(*(side[order] for side in self._lengths), self.buckets)
+        smallest = _smallest(*(side[order] for side in self._lengths), self._limits)
         if len(self._spellings):
             drawn = np.searchsorted(self._spellings, random.random_sample(len(order)), 'right')
             # The last number is that of the pairs as they are, which come first.
             other = order + self.pairs * ((drawn + 1) % (len(self._spellings) + 1))
-            of_other = _smallest(*(side[other] for side in self._lengths), self.buckets)
+            of_other = _smallest(*(side[other] for side in self._lengths), self._limits)
             fits = of_other >= 0  # a spelling in more tokens may be too long
             order, smallest = np.where(fits, other, order), np.where(fits, of_other, smallest)
         return order, smallest, random
@@ -303,7 +319,13 @@ class BatchPlan:
         if last.end == self._stages[stage].until:
             stage, local = stage + 1, 0
         until = self._stages[stage].until
-        _, smallest, _ = self._shuffled(stage, local)
-        counts = np.bincount(smallest[smallest >= 0], minlength=len(self.buckets))
-        end = last.end + sum(_batches_of(counts, self.buckets))
+        order, smallest, _ = self._shuffled(stage, local)
+        if self._packing:
+            (bucket,) = self.buckets
+            lengths = (side[order[smallest == 0]] for side in self._lengths)
+            count = -(-rows_needed(*lengths, bucket) // bucket.rows)
+        else:
+            counts = np.bincount(smallest[smallest >= 0], minlength=len(self.buckets))
+            count = sum(_batches_of(counts, self.buckets))
+        end = last.end + count
         return _Round(stage, local, last.end, end if until is None else min(end, until))

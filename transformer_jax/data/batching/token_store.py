@@ -79,6 +79,32 @@ class Sentences(NamedTuple):
         return np.where(real, self.tokens[where], 0).astype(np.int32)
 
 
+def packed(
+    sentences: 'Sentences | JoinedSentences', ids: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return tokens and segments, [rows, length] int32 each, of several sentences in each row.
+
+    Args:
+      sentences: the sentences of one side.
+      ids: [rows, sentences of a row] numbers of the sentences, each row ended with -1.
+      length: tokens of a row, at least those of its sentences.
+
+    Returns:
+      The tokens, 0 for padding, and the number of each token's sentence in its row, counted from 1.
+    """
+    real = ids >= 0
+    lines = sentences.padded(ids[real], length)
+    is_token = lines != 0
+    counts = np.zeros(ids.shape, np.int64)
+    counts[real] = is_token.sum(axis=1)
+    tokens, segments = np.zeros((2, len(ids), length), np.int32)
+    filled = np.arange(length) < counts.sum(axis=1)[:, None]
+    tokens[filled] = lines[is_token]
+    numbers = np.broadcast_to(np.arange(1, ids.shape[1] + 1), ids.shape)
+    segments[filled] = np.repeat(numbers.ravel(), counts.ravel())
+    return tokens, segments
+
+
 class JoinedSentences:
     """Sentences of several sets, whose numbers go on from one to the next."""
 

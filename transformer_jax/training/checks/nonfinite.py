@@ -30,8 +30,8 @@ def check_finite(run: Run, state: TrainState) -> None:
     what = (
         f'the loss or the gradient of step {step} was not finite (learning rate '
         f'{float(rate):.2e}, batch of '
-        f'{bucket.rows} pairs of up to {bucket.source_length} + {bucket.target_length} tokens, '
-        f'the first of them pair {ids[0]})'
+        f'{np.count_nonzero(ids >= 0)} pairs in rows of {bucket.source_length} + '
+        f'{bucket.target_length} tokens, the first of them pair {ids.flat[0]})'
     )
     if run.config.train.on_nonfinite == 'skip':
         _logger.warning('Skipped %d steps: %s.', int(window.skipped), what)

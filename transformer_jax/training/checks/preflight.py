@@ -14,6 +14,7 @@ from transformer_jax.data.batching.lengths import chunks
 from transformer_jax.data.batching.plan import BatchPlan
 from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary.vocabulary import Vocabulary
+from transformer_jax.model.kernels.accelerators import attention_implementation
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.memory import device_memory
 from transformer_jax.sharding import data_shards
@@ -51,6 +52,8 @@ def preflight(run: Run, state: TrainState) -> dict[Bucket, CompiledStep]:
         data.vocabulary.target, [target for _, target in data.dev], config.data.target_language
     )
     warn_of_empty_micro_batches(config, data.plan.buckets, mesh)
+    if config.data.packing and attention_implementation(config.model) == 'cudnn':
+        _logger.info("data.packing=True: training computes attention with 'xla', not 'cudnn'.")
     steps = compile_steps(
         *step,
         limit,
@@ -103,7 +106,7 @@ def warn_of_empty_micro_batches(config: Config, buckets: Sequence[Bucket], mesh:
     count = config.train.accumulate_steps * data_shards(mesh)
     if config.train.accumulate_steps > 1 and count > fewest:
         _logger.warning(
-            'train.accumulate_steps=%d splits batches of %d sentence pairs into %d parts over all '
+            'train.accumulate_steps=%d splits batches of %d rows into %d parts over all '
             'devices: the empty parts cost as much as the others. Lower it.',
             config.train.accumulate_steps,
             fewest,
