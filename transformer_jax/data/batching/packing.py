@@ -14,7 +14,9 @@ from transformer_jax.data.batching.buckets import (
     rows_for,
 )
 
-_PAIRS_OF_ROW = 8  # wanted: with fewer, what is left of a row is seldom the length of a pair
+# Attention costs less in short rows, but what is left of them is seldom the length of a pair.
+_PAIRS_OF_ROW = 4, 6, 8
+_PADDING = 0.02  # share of the positions of rows with which the shortest are taken
 _MOST = 1 << 20  # pairs that are packed to count the rows of an epoch
 _PARTS = 4  # of the rows, by their space; within a part, pairs balance the sides of rows
 _LAST = 2  # pairs for each row, the shortest, that fill exactly what the others have left
@@ -24,7 +26,7 @@ _MOST_LENGTHS = 1024  # of the table of these pairs; longer ones are counted in 
 def packed_bucket(counts: LengthCounts, tokens_per_batch: int) -> tuple[Bucket, int]:
     """Return the shape of packed batches, and about how many an epoch has.
 
-    A row holds the longest sentence, and eight of the mean length if tokens_per_batch allows. Its
+    A row holds the longest sentence, and some of the mean length if tokens_per_batch allows. Its
     sides are as long as the corpus has tokens of each, so that both are full at the same time.
 
     Args:
@@ -33,18 +35,19 @@ def packed_bucket(counts: LengthCounts, tokens_per_batch: int) -> tuple[Bucket, 
     """
     kinds, numbers = counts.kinds[:2], counts.kinds[2]
     longest, tokens = kinds.max(axis=1), kinds @ numbers
-    per_token = np.maximum(longest, _PAIRS_OF_ROW * tokens / numbers.sum()) / tokens
-    wanted = np.ceil(per_token.max() * tokens / 8).astype(int) * 8
-    source_length, target_length = np.maximum(
-        longest, np.minimum(wanted, tokens_per_batch // ROW_MULTIPLE)
-    ).tolist()
     share = max(1.0, numbers.sum() / _MOST)
     lengths = np.repeat(kinds, np.ceil(numbers / share).astype(int), axis=1)
-    rows = rows_for(max(source_length, target_length), tokens_per_batch)
-    count = rows_needed(*lengths, Bucket(rows, source_length, target_length))
-    rows = min(rows, -(-count // ROW_MULTIPLE) * ROW_MULTIPLE)
-    of_all = tokens.sum() / lengths.sum()
-    return Bucket(rows, source_length, target_length), int(np.ceil(of_all * count / rows))
+    for pairs in _PAIRS_OF_ROW:
+        per_token = np.maximum(longest, pairs * tokens / numbers.sum()) / tokens
+        wanted = np.ceil(per_token.max() * tokens / 8).astype(int) * 8
+        sides = np.maximum(longest, np.minimum(wanted, tokens_per_batch // ROW_MULTIPLE)).tolist()
+        bucket = Bucket(rows_for(max(sides), tokens_per_batch), *sides)
+        count = rows_needed(*lengths, bucket)
+        if lengths.sum() >= (1 - _PADDING) * count * sum(sides):
+            break
+    rows = min(bucket.rows, -(-count // ROW_MULTIPLE) * ROW_MULTIPLE)
+    batches = int(np.ceil(tokens.sum() / lengths.sum() * count / rows))
+    return bucket._replace(rows=rows), batches
 
 
 def rows_needed(sources: np.ndarray, targets: np.ndarray, bucket: Bucket) -> int:
