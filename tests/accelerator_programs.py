@@ -3,6 +3,7 @@
 XLA's compilers need JAX for the accelerator (pip install -e '.[cuda]' or '.[tpu]'), but no device
 and no driver. They report unsupported programs, and the memory that each program needs on an H200
 or a TPU v5e, but not its speed. For GPUs there is no autotuning, and cuBLAS does matrix products.
+--config.data.packing=True compiles the training step of packed pairs, in rows of --length tokens.
 
 --traffic prints what each program moves and computes. For GPUs it also prints a modelled time:
 the sum over kernels of the greater of FLOP / peak and bytes / bandwidth, and 3 microseconds for
@@ -56,8 +57,8 @@ def main() -> None:
     parser.add_argument(
         '--config', default='configs/base.py', help='config with the sizes; overrides may follow'
     )
-    parser.add_argument('--rows', type=int, default=512, help='sentence pairs of a batch')
-    parser.add_argument('--length', type=int, default=48, help='tokens of each sentence')
+    parser.add_argument('--rows', type=int, default=512, help='rows of a batch')
+    parser.add_argument('--length', type=int, default=48, help='tokens of each row')
     parser.add_argument('--target-length', type=int, help='of targets, if it is another')
     parser.add_argument('--only', default='', metavar='TEXT', help='programs whose name has it')
     parser.add_argument('--traffic', action='store_true', help='print bytes, FLOP and times')

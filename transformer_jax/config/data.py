@@ -101,7 +101,7 @@ class DataConfig:
         at most 256.
       packing: whether a training batch has several short pairs in each row, which do not see each
         other. One shape then serves all pairs, with little padding, and num_buckets has no effect.
-        Rows are at least as long as the longest pair, so attention needs more memory.
+        Rows are at least as long as the longest pair, so attention costs more, and is XLA's.
       seed: seed of the batch order, the held-out pairs and the phrasebook; at most 4,294,967,295.
       cache_dir: folder of tokenised corpora, vocabularies and compiled programs while training; if
         empty, $TRANSFORMER_JAX_CACHE, or else ~/.cache/transformer_jax. A folder in a bucket (gs://
