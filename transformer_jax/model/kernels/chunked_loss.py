@@ -71,7 +71,7 @@ def _positions_per_chunk(d_model: int) -> int:
     whole embedding, which costs as much as D positions. On accelerators a chunk has to be large
     enough to keep the device busy.
     """
-    return max(512, 2 * d_model) if target_platform() == 'cpu' else 16384
+    return max(512, 2 * d_model) if target_platform() == 'cpu' else 8192
 
 
 def _chunk_count(units: int, wanted: float) -> int:
