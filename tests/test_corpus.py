@@ -66,6 +66,12 @@ def test_the_filters_of_the_config_are_tried(run_command, config):
     assert code == 0 and 'length=2' in out and 'ratio' not in out
 
 
+def test_a_mistake_in_augment_is_refused(run_command, config):
+    code, _, err = run_command(corpus, f'--config={config}', '--config.data.augment=uper=0.05')
+    assert code == 2
+    assert "data.augment='uper=0.05' has 'uper', which is none of upper, title, typos" in err
+
+
 def test_the_report_is_written_as_a_page(run_command, config, tmp_path):
     page = tmp_path / 'report.html'
     code, out, _ = run_command(corpus, '--config', config, '--output', page)

@@ -67,10 +67,14 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _run(flags: Namespace, config: Config, path: Path | None) -> None:
+    from transformer_jax.data.cleaning.augment import read_augment
     from transformer_jax.data.cleaning.corpus_report import report
     from transformer_jax.data.prepare import prepare
 
     if not flags.prepare:
+        read_augment(
+            config.data
+        )  # the report does not need it, but says whether the config is right
         found = report(config.data)
         command_line.print_result(str(found))
         if path is not None:

@@ -72,6 +72,8 @@ def test_stages_of_a_mix_are_read_as_written():
         ('corpora', {'web': {'train_source': '\'"'}}, 'both kinds of quotation marks'),
         ('mix', ['web'], r'data\.mix=.* must be a dict'),
         ('mix', {'web': '1'}, r"has web='1': write a number"),
+        ('mix', [{}, {'web': 1}], 'has a stage without a corpus'),
+        ('mix', [{'until': 20}, {'web': 1}], 'has a stage without a corpus'),
         ('mix', [{'web': 1, 'until': 'x'}], r"has until='x': write the number of a step"),
         ('filters', {'ratio': False}, r'has ratio=False: write a number, a text, or True'),
         ('filters', [3], r'=3 must be a text'),

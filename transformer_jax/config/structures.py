@@ -66,6 +66,8 @@ def _mix(field: str, value: Any) -> str:
             fail(field, value, f'has until={until!r}: write the number of a step.')
         shares = {name: share for name, share in stage.items() if name != 'until'}
         text = _numbers(field, value, shares)
+        if not shares and stage is not value:
+            fail(field, value, "has a stage without a corpus: give each one its share, {'web': 1}.")
         texts.append(text if until is None else f'{text} until {until}')
     return '; '.join(texts)
 
