@@ -58,8 +58,8 @@ class ModelConfig:
         Glorot's initialisation of each matrix; 0.707 is that of the three as one matrix, as in
         fairseq and PyTorch, with which small models learn to align sooner.
       attention_implementation: 'cudnn' for cuDNN's fused attention, which moves fewer bytes on
-        NVIDIA GPUs since Ampere and computes in bfloat16; 'xla'; or 'auto', which is 'cudnn' where
-        the device and the other fields allow it.
+        NVIDIA GPUs since Ampere, computes in bfloat16, and needs sentences that are padded at their
+        end; 'xla'; or 'auto', which is 'cudnn' in training steps where it is possible.
       output_bias: whether the logits have a bias; in section 3.4 they have none.
       norm_epsilon: number added to the variance in layer norm; at most 1.
       tied_embeddings: which matrices are one: 'all' (both embeddings and the output, section 3.4,
@@ -79,8 +79,8 @@ class ModelConfig:
         TPUs and float32 on CPUs. Parameters, norms, softmax and loss are always float32. 'bfloat16'
         is faster on CPUs with AMX; attention's products stay in float32 on CPUs.
       activation_dtype: type in which training keeps logits, and post-norms their sums and results:
-        'float32', or 'bfloat16', with which a step on a GPU moves a fifth fewer bytes. Norms,
-        softmax and loss compute in float32, and with norm='pre' sums stay float32.
+        'float32', or 'bfloat16', with which a step on a GPU moves fewer bytes. Norms, softmax and
+        loss compute in float32, and with norm='pre' sums stay float32.
       remat: whether the backward pass computes activations again instead of keeping them: a third
         more work for a fraction of the memory.
     """

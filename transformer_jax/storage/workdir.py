@@ -338,13 +338,8 @@ class Workdir:
         Raises:
           UserError: if average.json exists but cannot be read.
         """
-        average = self._read_json('average.json', _AVERAGE)
-        if average is None and os.path.lexists(self.path / 'average.json'):
-            raise UserError(
-                f'{self} has an average.json that cannot be read: '
-                'average again (python -m transformer_jax.average), or choose another --workdir.'
-            )
-        return average
+        remedy = 'average again (python -m transformer_jax.average), or choose another --workdir.'
+        return self._read_intact('average.json', _AVERAGE, remedy)
 
     def write_average(self, average: dict[str, Any]) -> None:
         """Write average.json in one step."""
@@ -364,17 +359,20 @@ class Workdir:
         Raises:
           UserError: if kernels.json exists but cannot be read.
         """
-        kernels = self._read_json('kernels.json', _KERNELS)
-        if kernels is None and os.path.lexists(self.path / 'kernels.json'):
-            raise UserError(
-                f'{self} has a kernels.json that cannot be read: restore the file, or remove it, '
-                'and XLA chooses kernels anew.'
-            )
-        return kernels
+        remedy = 'restore the file, or remove it, and XLA chooses kernels anew.'
+        return self._read_intact('kernels.json', _KERNELS, remedy)
 
     def write_kernels(self, kernels: dict[str, str]) -> None:
         """Write kernels.json in one step."""
         self._write_json('kernels.json', kernels)
+
+    def _read_intact(self, name: str, shape: dict[str, Any], remedy: str) -> dict[str, Any] | None:
+        """Return a file's content, or None if there is no such file; a damaged one is a mistake."""
+        content = self._read_json(name, shape)
+        if content is None and os.path.lexists(self.path / name):
+            article = 'an' if name.startswith('a') else 'a'
+            raise UserError(f'{self} has {article} {name} that cannot be read: {remedy}')
+        return content
 
     def _read_json(self, name: str, shape: dict[str, Any]) -> dict[str, Any] | None:
         """Return a file's content, or None if there is none of this shape."""

@@ -17,6 +17,7 @@ from transformer_jax.data.batching.buckets import Bucket
 from transformer_jax.errors import UserError
 from transformer_jax.model import Transformer
 from transformer_jax.model.flops import step_flops
+from transformer_jax.model.kernels.accelerators import for_padded_batches
 from transformer_jax.runtime import program_cache
 from transformer_jax.runtime.memory import (
     format_bytes,
@@ -139,7 +140,7 @@ def make_train_step(
     Raises:
       UserError: if the mesh does not divide the model.
     """
-    model = Transformer.of(config.model, vocab_size, MeshLayout(mesh))
+    model = Transformer.of(for_padded_batches(config.model), vocab_size, MeshLayout(mesh))
     d_model = config.model.d_model
 
     def step(state: TrainState, batch: Mapping[str, jax.Array], dynamic: DynamicHyperparameters):

@@ -174,10 +174,14 @@ def test_gpus_without_a_cudnn_kernel_use_xla(version, capability, used, monkeypa
     gpu = types.SimpleNamespace(client=client, compute_capability=capability)
     monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
     monkeypatch.setattr(jax, 'local_devices', lambda: [gpu])
-    for choice in ('auto', 'cudnn'):
-        config = ModelConfig(attention_implementation=choice)
-        assert accelerators.attention_implementation(config) == used
-    assert accelerators.attention_implementation(ModelConfig(dtype='float32')) == 'xla'
+    config = ModelConfig(attention_implementation='cudnn')
+    assert accelerators.attention_implementation(config) == used
+    # 'auto' takes it only for batches that are padded at their end.
+    assert accelerators.attention_implementation(ModelConfig()) == 'xla'
+    padded = accelerators.for_padded_batches(ModelConfig())
+    assert accelerators.attention_implementation(padded) == used
+    for other in (ModelConfig(dtype='float32'), ModelConfig(attention_implementation='xla')):
+        assert accelerators.for_padded_batches(other) == other
 
 
 def float32_normal(seed, *shape):

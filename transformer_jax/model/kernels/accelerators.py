@@ -3,6 +3,7 @@
 launch/clusters.md has what was measured. tests/accelerator_programs.py compiles it for an H200.
 """
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable
@@ -18,15 +19,24 @@ _logger = logging.getLogger('transformer_jax')
 
 
 def attention_implementation(config: ModelConfig) -> str:
-    """Return 'cudnn' or 'xla': what the config asks for, as far as the device can run it."""
-    chosen = config.attention_implementation
-    if chosen == 'auto':
-        usable = not config.cudnn_conflicts and target_platform() == 'gpu'
-        return 'cudnn' if usable and _has_cudnn_attention() else 'xla'
-    if chosen == 'cudnn' and not _has_cudnn_attention():
+    """Return 'cudnn' if the config asks for it and the device has it, otherwise 'xla'."""
+    if config.attention_implementation != 'cudnn':
+        return 'xla'  # for 'auto', too: cuDNN's would misread a mask of other tokens than the last
+    if not _has_cudnn_attention():
         _warn_no_cudnn()
         return 'xla'
-    return chosen
+    return 'cudnn'
+
+
+def for_padded_batches(config: ModelConfig) -> ModelConfig:
+    """Return the config with 'cudnn' for 'auto', if the device and the other fields allow it.
+
+    The caller promises that sentences are padded at their end.
+    """
+    is_open = config.attention_implementation == 'auto' and not config.cudnn_conflicts
+    if is_open and target_platform() == 'gpu' and _has_cudnn_attention():
+        return dataclasses.replace(config, attention_implementation='cudnn')
+    return config
 
 
 def _has_cudnn_attention() -> bool:

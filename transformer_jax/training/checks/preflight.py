@@ -14,7 +14,7 @@ from transformer_jax.data.batching.lengths import chunks
 from transformer_jax.data.batching.plan import BatchPlan
 from transformer_jax.data.prepare import Data
 from transformer_jax.data.vocabulary.vocabulary import Vocabulary
-from transformer_jax.model.kernels.accelerators import attention_implementation
+from transformer_jax.model.kernels.accelerators import attention_implementation, for_padded_batches
 from transformer_jax.runtime import processes
 from transformer_jax.runtime.memory import device_memory
 from transformer_jax.sharding import data_shards
@@ -52,7 +52,8 @@ def preflight(run: Run, state: TrainState) -> dict[Bucket, CompiledStep]:
         data.vocabulary.target, [target for _, target in data.dev], config.data.target_language
     )
     warn_of_empty_micro_batches(config, data.plan.buckets, mesh)
-    if config.data.packing and attention_implementation(config.model) == 'cudnn':
+    attention = attention_implementation(for_padded_batches(config.model))
+    if config.data.packing and attention == 'cudnn':
         _logger.info("data.packing=True: training computes attention with 'xla', not 'cudnn'.")
     steps = compile_steps(
         *step,
